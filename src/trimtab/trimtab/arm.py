@@ -1,0 +1,335 @@
+"""An arm: its URDF and its contract (`config/arms/<arm>.yaml`), checked against each other and loaded into one object."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pinocchio as pin
+from urdf_parser_py import urdf
+
+from trimtab.errors import ConfigError
+from trimtab.fields import Fields
+from trimtab.joints import JointOrder
+from trimtab.share import names_in, resolve, share_directory
+from trimtab.typing import FloatArray
+
+LIMIT_TOLERANCE = 1e-6  # rad; the contract may round a limit of the URDF, not widen it
+
+
+@dataclass(frozen=True)
+class ActuatorContract:
+    """What a torque command means to this arm's drives."""
+
+    gravity: str
+    """Who compensates gravity in torque mode: `robot` or `stack`."""
+    effort_unit: str
+    """What the drive's effort value is: `Nm`, `A` or `duty`."""
+    torque: str
+    """How far the drive's torque can be trusted: `true`, `from_current` or `approximate`."""
+    min_torque_rate: float
+    """Lowest loop rate at which torque control is allowed [Hz]."""
+
+    @property
+    def stack_owns_gravity(self) -> bool:
+        """Whether our controllers must add the gravity torque."""
+        return self.gravity == "stack"
+
+
+@dataclass(frozen=True)
+class ComputedTorqueGains:
+    """Error dynamics of computed torque: e'' + 2 damping w e' + w^2 e = 0 with each joint's bandwidth w."""
+
+    damping: float
+    """Damping ratio."""
+
+
+@dataclass(frozen=True)
+class IntegralGains:
+    """Integral action: torque = kp * rate * integral of the position error."""
+
+    rate: float
+    """Inverse of the integral time [1/s]."""
+    limit: float
+    """Bound as a share of each joint's torque limit."""
+
+
+@dataclass(frozen=True)
+class ObserverGains:
+    """Momentum disturbance observer."""
+
+    bandwidth: float
+    """Cut-off of the estimate [rad/s]."""
+    limit: float
+    """Bound of the correction as a share of each joint's torque limit."""
+
+
+@dataclass(frozen=True)
+class AdaptiveGains:
+    """Slotine-Li adaptive control."""
+
+    payload: float
+    """Adaptation gain of the payload's inertial parameters (relative to the rated payload)."""
+    friction: float
+    """Adaptation gain of the joints' friction (relative to their kp)."""
+    limit: float
+    """Bound of the adapted friction as a share of each joint's torque limit."""
+
+
+@dataclass(frozen=True)
+class Trips:
+    """When a moving arm is taken out of nominal operation."""
+
+    tracking_error: float
+    """Position error beyond which the arm holds [rad]."""
+    velocity: float
+    """Measured speed, as a multiple of the velocity limit, beyond which the arm is damped."""
+    position_margin: float
+    """How far outside its position limit a joint may be measured before the arm holds [rad]."""
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """How old data may be before it counts as gone [s]."""
+
+    state: float
+    command: float
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One arm and all that the stack may assume of it. Arrays have shape (joints,) in the order of `joints`."""
+
+    name: str
+    file: Path
+    urdf_xml: str
+    """The URDF with every joint that is not controlled made fixed; what pinocchio and MuJoCo both load."""
+    joints: tuple[str, ...]
+    base_frame: str
+    tool_frame: str
+    rate: float
+    """Control rate [Hz]."""
+    rated_payload: float
+    """[kg]"""
+    actuator: ActuatorContract
+    home: FloatArray
+    """Posture in which references start [rad]."""
+    lower: FloatArray
+    upper: FloatArray
+    """Position limits [rad]."""
+    velocity: FloatArray
+    """Speed limits [rad/s]."""
+    torque: FloatArray
+    """Torque limits [Nm]."""
+    armature: FloatArray
+    """Rotor inertia seen at the joint [kg m^2]."""
+    kp: FloatArray
+    """Stiffness of joint PD [Nm/rad]."""
+    kd: FloatArray
+    """Damping of joint PD, and of the damp behaviour [Nm s/rad]."""
+    bandwidth: FloatArray
+    """Natural frequency of the error under computed torque, and of adaptive control [rad/s]."""
+    computed_torque: ComputedTorqueGains
+    integral: IntegralGains
+    observer: ObserverGains
+    adaptive: AdaptiveGains
+    trips: Trips
+    timeouts: Timeouts
+
+    @property
+    def dof(self) -> int:
+        """Number of controlled joints."""
+        return len(self.joints)
+
+    @property
+    def period(self) -> float:
+        """Control period [s]."""
+        return 1.0 / self.rate
+
+    def order(self) -> JointOrder:
+        """A matcher of joint names to this arm's order."""
+        return JointOrder(self.joints)
+
+
+def arm_names() -> list[str]:
+    """Names of the arms in `config/arms`."""
+    return names_in("config/arms")
+
+
+def load_arm(name_or_path: str | Path) -> Arm:
+    """Loads an arm by name (`ur5e`) or by the path of its contract, and checks all of it."""
+    file = resolve(name_or_path, "config/arms", "arm")
+    fields = Fields.of_file(file)
+    name = fields.text("arm")
+    urdf_file = _urdf_path(fields.text("urdf"), file)
+    robot = _parse_urdf(urdf_file)
+    base_frame = _frame(fields, "base_frame", robot, urdf_file)
+    tool_frame = _frame(fields, "tool_frame", robot, urdf_file)
+    rate = fields.number("rate", low=1.0, high=10_000.0)
+    rated_payload = fields.number("rated_payload", low=0.0)
+
+    actuator = _actuator(fields.mapping("actuator"))
+    if rate < actuator.min_torque_rate:
+        raise fields.error("rate", f"is {rate:g} Hz, below actuator.min_torque_rate {actuator.min_torque_rate:g} Hz")
+
+    joint_fields = fields.mapping("joints")
+    locked = fields.mapping("locked_joints") if fields.has("locked_joints") else Fields({}, file, "locked_joints")
+    joints = _controlled_joints(joint_fields, locked, robot, urdf_file)
+    table = {joint: _joint(joint_fields.mapping(joint), robot.joint_map[joint], urdf_file) for joint in joints}
+
+    control = fields.mapping("control")
+    gains = _gains(control)
+    control.done()
+    trips, timeouts = _trips(fields.mapping("trips")), _timeouts(fields.mapping("timeouts"))
+    fields.done()
+
+    arrays: dict[str, Any] = {}
+    for key in ("home", "lower", "upper", "velocity", "torque", "armature", "kp", "kd", "bandwidth"):
+        arrays[key] = np.array([table[joint][key] for joint in joints])
+        arrays[key].flags.writeable = False
+    return Arm(
+        name=name,
+        file=file,
+        urdf_xml=_with_fixed_joints(robot, locked),
+        joints=joints,
+        base_frame=base_frame,
+        tool_frame=tool_frame,
+        rate=rate,
+        rated_payload=rated_payload,
+        actuator=actuator,
+        **arrays,
+        **gains,
+        trips=trips,
+        timeouts=timeouts,
+    )
+
+
+def _urdf_path(name: str, file: Path) -> Path:
+    """The URDF named in a contract: beside the contract, or in the shared `urdf` folder."""
+    for path in (file.parent / name, share_directory() / "urdf" / name):
+        if path.is_file():
+            return path
+    raise ConfigError(f"{file}: urdf '{name}' is neither beside the file nor in the urdf folder")
+
+
+def _parse_urdf(file: Path) -> Any:
+    try:
+        return urdf.URDF.from_xml_string(file.read_bytes())
+    except Exception as error:  # urdf_parser_py raises whatever its XML reflection runs into
+        raise ConfigError(f"{file}: is not a valid URDF: {error}") from error
+
+
+def _frame(fields: Fields, field: str, robot: Any, urdf_file: Path) -> str:
+    frame = fields.text(field)
+    if frame not in robot.link_map:
+        raise fields.error(field, f"'{frame}' is no link of {urdf_file}")
+    return frame
+
+
+def _controlled_joints(joints: Fields, locked: Fields, robot: Any, urdf_file: Path) -> tuple[str, ...]:
+    """Names of the controlled joints, base to tool, each movable joint of the URDF being either controlled or locked."""
+    movable = [joint.name for joint in robot.joints if joint.type != "fixed"]
+    for section in (joints, locked):
+        for name in section.names():
+            if name not in movable:
+                raise section.error(name, f"is no movable joint of {urdf_file} (it has: {', '.join(movable)})")
+    for name in movable:
+        if joints.has(name) == locked.has(name):
+            problem = "is both controlled and locked" if joints.has(name) else "must be under joints or locked_joints"
+            raise joints.error(name, problem)
+    controlled = [name for name in movable if joints.has(name)]
+    depth = {name: len(robot.get_chain(robot.get_root(), robot.joint_map[name].child, links=False)) for name in controlled}
+    return tuple(sorted(controlled, key=depth.__getitem__))
+
+
+def _joint(fields: Fields, joint: Any, urdf_file: Path) -> dict[str, float]:
+    """One joint's row of the contract, held against the URDF."""
+    if joint.type != "revolute":
+        raise ConfigError(f"{urdf_file}: joint {joint.name} is {joint.type}; only revolute joints can be controlled")
+    if joint.limit is None:
+        raise ConfigError(f"{urdf_file}: joint {joint.name} has no <limit>")
+    lower, upper = fields.interval("position")
+    if lower < joint.limit.lower - LIMIT_TOLERANCE or upper > joint.limit.upper + LIMIT_TOLERANCE:
+        raise fields.error(
+            "position",
+            f"[{lower}, {upper}] is wider than the limit of {urdf_file.name} [{joint.limit.lower}, {joint.limit.upper}]",
+        )
+    velocity = fields.number("velocity", low=1e-3)
+    if velocity > joint.limit.velocity + LIMIT_TOLERANCE:
+        raise fields.error("velocity", f"{velocity} is above the limit of {urdf_file.name} {joint.limit.velocity}")
+    row = {
+        "lower": lower,
+        "upper": upper,
+        "velocity": velocity,
+        "torque": fields.number("torque", low=1e-3),
+        "armature": fields.number("armature", low=0.0),
+        "kp": fields.number("kp", low=0.0),
+        "kd": fields.number("kd", low=0.0),
+        "bandwidth": fields.number("bandwidth", low=0.1),
+        "home": fields.number("home", low=lower, high=upper),
+    }
+    fields.done()
+    return row
+
+
+def _actuator(fields: Fields) -> ActuatorContract:
+    contract = ActuatorContract(
+        gravity=fields.text("gravity", ("robot", "stack")),
+        effort_unit=fields.text("effort_unit", ("Nm", "A", "duty")),
+        torque=fields.text("torque", ("true", "from_current", "approximate")),
+        min_torque_rate=fields.number("min_torque_rate", low=1.0),
+    )
+    fields.done()
+    return contract
+
+
+def _gains(control: Fields) -> dict[str, Any]:
+    classes: dict[str, tuple[Any, tuple[str, ...]]] = {
+        "computed_torque": (ComputedTorqueGains, ("damping",)),
+        "integral": (IntegralGains, ("rate", "limit")),
+        "observer": (ObserverGains, ("bandwidth", "limit")),
+        "adaptive": (AdaptiveGains, ("payload", "friction", "limit")),
+    }
+    gains: dict[str, Any] = {}
+    for name, (cls, names) in classes.items():
+        section = control.mapping(name)
+        gains[name] = cls(**{field: section.number(field, low=0.0) for field in names})
+        section.done()
+    return gains
+
+
+def _trips(fields: Fields) -> Trips:
+    trips = Trips(
+        tracking_error=fields.number("tracking_error", low=1e-3, high=math.pi),
+        velocity=fields.number("velocity", low=1.0, high=10.0),
+        position_margin=fields.number("position_margin", low=0.0, high=1.0),
+    )
+    fields.done()
+    return trips
+
+
+def _timeouts(fields: Fields) -> Timeouts:
+    timeouts = Timeouts(state=fields.number("state", low=1e-3), command=fields.number("command", low=1e-3))
+    fields.done()
+    return timeouts
+
+
+def _with_fixed_joints(robot: Any, locked: Fields) -> str:
+    """The URDF's XML with each locked joint replaced by a fixed one at its given position."""
+    for name in locked.names():
+        joint = robot.joint_map[name]
+        limit = joint.limit
+        position = locked.number(name, low=limit.lower, high=limit.upper)
+        origin = joint.origin or urdf.Pose(xyz=[0.0, 0.0, 0.0], rpy=[0.0, 0.0, 0.0])
+        placement = pin.SE3(pin.rpy.rpyToMatrix(*(origin.rpy or [0.0] * 3)), np.array(origin.xyz or [0.0] * 3))
+        axis = np.array(joint.axis or [1.0, 0.0, 0.0])
+        if joint.type == "prismatic":
+            motion = pin.SE3(np.eye(3), axis * position)
+        else:
+            motion = pin.SE3(pin.AngleAxis(position, axis).toRotationMatrix(), np.zeros(3))
+        moved = placement * motion
+        joint.origin = urdf.Pose(xyz=moved.translation.tolist(), rpy=pin.rpy.matrixToRpy(moved.rotation).tolist())
+        joint.type = "fixed"
+        joint.limit = joint.axis = joint.dynamics = joint.mimic = None
+    return str(robot.to_xml_string())

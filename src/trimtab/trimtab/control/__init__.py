@@ -1,0 +1,7 @@
+"""Classical control: laws, compensators and the behaviours for when things go wrong."""
+
+from trimtab.control.base import ControlLaw, Desired
+from trimtab.control.behaviours import Damp, Hold
+from trimtab.control.stack import CONTROLLERS, ControllerStack, make_controller
+
+__all__ = ["CONTROLLERS", "ControlLaw", "ControllerStack", "Damp", "Desired", "Hold", "make_controller"]

@@ -1,0 +1,116 @@
+"""A joint friction model, its file, and its identification from a log."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import yaml
+from scipy.optimize import lsq_linear
+from scipy.signal import savgol_filter
+
+from trimtab.arm import Arm
+from trimtab.dynamics import RigidBody
+from trimtab.errors import LogError
+from trimtab.fields import Fields
+from trimtab.files import write_whole
+from trimtab.typing import FloatArray
+
+SCHEMA = 1
+MIN_ROWS = 200  # rows of motion below which a fit is not trusted
+SMOOTHING_WINDOW = 0.03  # s; of the zero-phase filter that differentiates the log's velocity
+STRIBECK_SPREAD = 8.0  # speeds tried for the smoothing of sign(qd) span this factor
+SPEED_GRID = 7
+
+
+@dataclass(frozen=True)
+class FrictionModel:
+    """Per joint: coulomb * tanh(qd / speed) + viscous * qd + inertia * qdd + offset [Nm]. Arrays of shape (dof,)."""
+
+    joints: tuple[str, ...]
+    coulomb: FloatArray
+    """[Nm]"""
+    viscous: FloatArray
+    """[Nm s/rad]"""
+    speed: FloatArray
+    """Speed over which the Coulomb torque changes sign [rad/s]."""
+    inertia: FloatArray
+    """Rotor inertia beyond the contract's [kg m^2]."""
+    offset: FloatArray
+    """[Nm]"""
+
+    def torque(self, qd: FloatArray, qdd: FloatArray) -> FloatArray:
+        """Torque that overcomes the friction at this motion [Nm]."""
+        return self.coulomb * np.tanh(qd / self.speed) + self.viscous * qd + self.inertia * qdd + self.offset
+
+    def save(self, file: Path, arm: str, source: str) -> None:
+        """Writes the model to a YAML file, whole or not at all."""
+        rows = {
+            joint: {key: float(getattr(self, key)[i]) for key in ("coulomb", "viscous", "speed", "inertia", "offset")}
+            for i, joint in enumerate(self.joints)
+        }
+        document = {"schema": SCHEMA, "arm": arm, "identified_from": source, "joints": rows}
+        write_whole(file, yaml.safe_dump(document, sort_keys=False))
+
+
+def load_friction(file: Path, arm: Arm) -> FrictionModel:
+    """Reads an identified model and checks that it is this arm's."""
+    fields = Fields.of_file(file)
+    if fields.number("schema") != SCHEMA:
+        raise fields.error("schema", f"must be {SCHEMA}; identify again with `trimtab fit friction`")
+    name = fields.text("arm")
+    if name != arm.name:
+        raise fields.error("arm", f"is '{name}' but the arm is '{arm.name}'; identify with `trimtab fit friction`")
+    fields.text("identified_from")
+    joints = fields.mapping("joints")
+    fields.done()
+    columns: dict[str, list[float]] = {key: [] for key in ("coulomb", "viscous", "speed", "inertia", "offset")}
+    for joint in arm.joints:
+        row = joints.mapping(joint)
+        for key, column in columns.items():
+            column.append(row.number(key, low=1e-9 if key == "speed" else -np.inf))
+        row.done()
+    joints.done()
+    return FrictionModel(joints=arm.joints, **{key: np.array(column) for key, column in columns.items()})
+
+
+def fit_friction(
+    arm: Arm, body: RigidBody, t: FloatArray, q: FloatArray, qd: FloatArray, torque: FloatArray
+) -> FrictionModel:
+    """Identifies the friction of each joint from a log.
+
+    t: (n,) [s] at a fixed rate; q, qd, torque: (n, dof) in the arm's order, torque being what was sent to the arm.
+    The rigid-body torque of the measured motion is subtracted; what is left is fitted joint by joint.
+    """
+    if len(t) < MIN_ROWS:
+        raise LogError(f"a friction fit needs at least {MIN_ROWS} rows, the log has {len(t)}")
+    period = float(np.median(np.diff(t)))
+    window = max(5, 2 * round(SMOOTHING_WINDOW / period / 2) + 1)
+    speed = savgol_filter(qd, window, 2, axis=0)
+    acceleration = savgol_filter(qd, window, 2, deriv=1, delta=period, axis=0)
+    rigid = np.array([body.owned_dynamics(*row).copy() for row in zip(q, speed, acceleration, strict=True)])
+    left = torque - rigid
+    fitted = [_fit_joint(arm, i, speed[:, i], acceleration[:, i], left[:, i]) for i in range(arm.dof)]
+    coulomb, viscous, smooth, inertia, offset = (np.array(column) for column in zip(*fitted, strict=True))
+    return FrictionModel(arm.joints, coulomb, viscous, smooth, inertia, offset)
+
+
+def _fit_joint(
+    arm: Arm, i: int, qd: FloatArray, qdd: FloatArray, left: FloatArray
+) -> tuple[float, float, float, float, float]:
+    """Bounded least squares for one joint, the smoothing speed chosen from a grid."""
+    limit = arm.velocity[i]
+    moving = np.abs(qd) > 0.01 * limit
+    if np.count_nonzero(moving) < MIN_ROWS or min(np.count_nonzero(qd[moving] > 0), np.count_nonzero(qd[moving] < 0)) < 20:
+        raise LogError(
+            f"joint '{arm.joints[i]}' hardly moves in this log, in both directions it must; record a `--reference sweep`"
+        )
+    best: tuple[float, FloatArray, float] | None = None
+    for smooth in 0.01 * limit * np.geomspace(1.0, STRIBECK_SPREAD, SPEED_GRID):
+        columns = np.stack([np.tanh(qd / smooth), qd, qdd, np.ones_like(qd)], axis=1)
+        bounds = ([0.0, 0.0, -arm.armature[i], -arm.torque[i]], [arm.torque[i], np.inf, np.inf, arm.torque[i]])
+        solution = lsq_linear(columns, left, bounds=bounds)
+        if best is None or solution.cost < best[0]:
+            best = (float(solution.cost), solution.x, float(smooth))
+    assert best is not None
+    coulomb, viscous, inertia, offset = best[1]
+    return float(coulomb), float(viscous), best[2], float(inertia), float(offset)

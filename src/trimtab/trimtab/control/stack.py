@@ -1,0 +1,95 @@
+"""Builds a controller from a text such as `computed_torque+friction+observer`."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from trimtab.arm import Arm
+from trimtab.control.adaptive import SlotineLi
+from trimtab.control.base import Compensator, ControlLaw, Sample
+from trimtab.control.compensators import FrictionFeedForward, IntegralAction, MomentumObserver
+from trimtab.control.friction import FrictionModel
+from trimtab.control.laws import ComputedTorque, PdGravity
+from trimtab.dynamics import RigidBody
+from trimtab.errors import ConfigError
+from trimtab.typing import FloatArray
+
+LAWS: dict[str, Callable[[Arm, RigidBody], ControlLaw]] = {
+    "pd": PdGravity,
+    "computed_torque": ComputedTorque,
+    "adaptive": SlotineLi,
+}
+COMPENSATORS = ("friction", "integral", "observer")
+CONTROLLERS = (*LAWS, *COMPENSATORS)
+"""Every word that a controller text may contain; a text without a law gets computed torque."""
+
+
+def parse_controller(text: str) -> tuple[str, tuple[str, ...]]:
+    """`friction+observer` -> (`computed_torque`, (`friction`, `observer`)); refuses unknown and repeated words."""
+    words = [word.strip() for word in text.split("+")]
+    for word in words:
+        if word not in CONTROLLERS:
+            raise ConfigError(f"unknown controller '{word}'; known: {', '.join(CONTROLLERS)}, joined by '+'")
+        if words.count(word) > 1:
+            raise ConfigError(f"controller '{text}' names '{word}' twice")
+    laws = [word for word in words if word in LAWS]
+    if len(laws) > 1:
+        raise ConfigError(f"controller '{text}' has two laws ({laws[0]}, {laws[1]}); take one of {', '.join(LAWS)}")
+    return (laws[0] if laws else "computed_torque"), tuple(word for word in COMPENSATORS if word in words)
+
+
+def needs_friction(text: str) -> bool:
+    """Whether this controller needs an identified friction model."""
+    return "friction" in parse_controller(text)[1]
+
+
+class ControllerStack:
+    """One law plus compensators; the classical torque of the stack."""
+
+    def __init__(self, law: ControlLaw, compensators: list[Compensator]) -> None:
+        self.law = law
+        self.compensators = compensators
+        self._explained: FloatArray | float = 0.0
+
+    def reset(self) -> None:
+        """Forgets all that was learnt or integrated."""
+        self.law.reset()
+        for part in self.compensators:
+            part.reset()
+
+    def torque(self, sample: Sample) -> FloatArray:
+        """The classical torque, not yet limited, shape (dof,) [Nm]."""
+        total = self.law.torque(sample).copy()
+        explained = self.law.explained()
+        self._explained = 0.0 if explained is None else explained
+        for part in self.compensators:
+            total += part.torque(sample)
+            explained = part.explained()
+            if explained is not None:
+                self._explained = self._explained + explained
+        return total
+
+    def applied(self, torque: FloatArray) -> None:
+        """Tells the parts what was really sent after limiting [Nm]."""
+        if self.compensators:
+            unexplained = np.asarray(torque - self._explained)
+            for part in self.compensators:
+                part.applied(unexplained)
+
+
+def make_controller(text: str, arm: Arm, body: RigidBody, friction: FrictionModel | None = None) -> ControllerStack:
+    """Builds the controller that a text describes; `friction` is needed where the text says so."""
+    law_name, names = parse_controller(text)
+    if "friction" in names and friction is None:
+        raise ConfigError(f"controller '{text}' needs an identified friction model; make one with `trimtab fit friction`")
+    compensators: list[Compensator] = []
+    for name in names:
+        if name == "friction":
+            assert friction is not None
+            compensators.append(FrictionFeedForward(friction))
+        elif name == "integral":
+            compensators.append(IntegralAction(arm))
+        else:
+            compensators.append(MomentumObserver(arm, body))
+    law = LAWS[law_name](arm, body)
+    return ControllerStack(law, compensators)

@@ -1,0 +1,55 @@
+"""The latched fault ladder: nominal -> hold -> damp -> stop."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Level(IntEnum):
+    """How far an arm has been taken out of nominal operation."""
+
+    NOMINAL = 0
+    HOLD = 1
+    """The arm holds the posture where it was caught."""
+    DAMP = 2
+    """The arm is braked to rest."""
+    STOP = 3
+    """No torque is commanded; the driver's own fallback takes over."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why and when a level was reached."""
+
+    level: Level
+    reason: str
+    time: float
+    """Stamp of the state at which it happened [s]."""
+
+
+class FaultLatch:
+    """Climbs the ladder and never comes down by itself."""
+
+    def __init__(self) -> None:
+        self.history: list[Fault] = []
+        self.level = Level.NOMINAL
+
+    @property
+    def fault(self) -> Fault | None:
+        """The fault that set the present level, None when nominal."""
+        return self.history[-1] if self.history else None
+
+    def trip(self, level: Level, reason: str, time: float) -> bool:
+        """Latches a fault if it is worse than the present level; tells whether it did."""
+        if level <= self.level:
+            return False
+        self.history.append(Fault(level, reason, time))
+        self.level = level
+        return True
+
+    def reset(self) -> None:
+        """Back to nominal; only ever called because somebody asked for it."""
+        self.history.clear()
+        self.level = Level.NOMINAL
+
+    def __str__(self) -> str:
+        return "nominal" if self.fault is None else f"{self.level.name.lower()}: {self.fault.reason}"

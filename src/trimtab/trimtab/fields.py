@@ -1,0 +1,100 @@
+"""Reads YAML mappings strictly: a missing, unknown or mistyped field is an error that names file and field."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trimtab.errors import ConfigError
+
+
+class Fields:
+    """One YAML mapping whose fields are taken one by one; `done` refuses whatever is left over."""
+
+    def __init__(self, mapping: Any, file: Path, where: str = "") -> None:
+        self.file = file
+        self.where = where
+        if not isinstance(mapping, dict):
+            raise ConfigError(f"{file}: {where or 'the file'} must be a mapping, not {type(mapping).__name__}")
+        self._left: dict[str, Any] = {str(key): value for key, value in mapping.items()}
+
+    @classmethod
+    def of_file(cls, file: Path) -> "Fields":
+        """The top mapping of a YAML file."""
+        try:
+            text = file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{file}: is not a text file") from error
+        try:
+            return cls(yaml.safe_load(text), file)
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            line = f" line {mark.line + 1}" if mark is not None else ""
+            problem = getattr(error, "problem", None) or "malformed"
+            raise ConfigError(f"{file}:{line} is not valid YAML: {problem}") from error
+
+    def error(self, field: str, problem: str) -> ConfigError:
+        """An error that names the file and the field."""
+        return ConfigError(f"{self.file}: {self.path(field)} {problem}")
+
+    def path(self, field: str) -> str:
+        """The field's name with the names of the mappings around it."""
+        return f"{self.where}.{field}" if self.where else field
+
+    def names(self) -> list[str]:
+        """Names of the fields not taken yet."""
+        return list(self._left)
+
+    def has(self, field: str) -> bool:
+        """Whether the field is present and not taken yet."""
+        return field in self._left
+
+    def take(self, field: str) -> Any:
+        """The raw value of a required field."""
+        if field not in self._left:
+            raise self.error(field, "is missing")
+        return self._left.pop(field)
+
+    def number(self, field: str, low: float = -math.inf, high: float = math.inf, default: float | None = None) -> float:
+        """A finite number within [low, high]."""
+        if default is not None and not self.has(field):
+            return default
+        return self._finite(field, self.take(field), low, high)
+
+    def interval(self, field: str) -> tuple[float, float]:
+        """A pair [low, high] with low < high."""
+        value = self.take(field)
+        if not isinstance(value, list) or len(value) != 2:
+            raise self.error(field, f"must be a pair [low, high], not {value!r}")
+        low, high = (self._finite(field, item, -math.inf, math.inf) for item in value)
+        if low >= high:
+            raise self.error(field, f"must have low < high, not [{low}, {high}]")
+        return low, high
+
+    def text(self, field: str, choices: tuple[str, ...] = ()) -> str:
+        """A string, one of `choices` where they are given."""
+        value = self.take(field)
+        if not isinstance(value, str) or (choices and value not in choices):
+            wanted = f"one of {', '.join(choices)}" if choices else "a text"
+            hint = " (write it in quotes)" if isinstance(value, bool) else ""
+            raise self.error(field, f"must be {wanted}, not {value!r}{hint}")
+        return value
+
+    def mapping(self, field: str) -> "Fields":
+        """A nested mapping."""
+        return Fields(self.take(field), self.file, self.path(field))
+
+    def done(self) -> None:
+        """Refuses fields that nothing took: a misspelt field must not pass as a default."""
+        if self._left:
+            raise self.error(next(iter(self._left)), "is not a known field")
+
+    def _finite(self, field: str, value: Any, low: float, high: float) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self.error(field, f"must be a finite number, not {value!r}")
+        if not low <= value <= high:
+            raise self.error(field, f"must lie within [{low:g}, {high:g}], not {value!r}")
+        return float(value)

@@ -1,0 +1,40 @@
+"""What a run leaves behind: one row per control period."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab.faults import Fault
+from trimtab.reference import Trajectory
+from trimtab.typing import FloatArray
+
+
+@dataclass(frozen=True)
+class RunLog:
+    """A recorded run of one controller on one plant; row i holds what was true at time t[i]."""
+
+    arm: str
+    plant: str
+    reference: str
+    controller: str
+    seed: int
+    joints: tuple[str, ...]
+    trajectory: Trajectory
+    t: FloatArray
+    """(n,) [s]"""
+    q: FloatArray
+    """Measured positions, (n, dof) [rad]."""
+    qd: FloatArray
+    """Measured velocities, (n, dof) [rad/s]."""
+    q_link: FloatArray
+    """True positions of the links, (n, dof) [rad]."""
+    q_des: FloatArray
+    """(n, dof) [rad]"""
+    qd_des: FloatArray
+    """(n, dof) [rad/s]"""
+    torque: FloatArray
+    """What was sent, (n, dof) [Nm]; NaN where nothing was."""
+    limited: np.ndarray
+    """Whether a torque limit fired, (n,) of bool."""
+    fault: Fault | None
+    """The latched fault at the end, None for a nominal run."""
