@@ -17,6 +17,9 @@ from trimtab.reference import Trajectory, check_trajectory
 from trimtab.typing import FloatArray
 
 START_TOLERANCE = 0.02  # rad; how far a trajectory may start from where the reference is now
+START_SPEED_TOLERANCE = 0.05  # the same for its speed, as a share of the velocity limit
+START_SLACK = 0.1  # s; how long ago a trajectory may have started
+STOPPING_TIME = 0.3  # s in which a cancelled motion comes to rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,12 @@ class StepResult:
 class ControlStep:
     """read -> classical torque -> limits -> write. Times are the state's own stamps [s]."""
 
-    def __init__(self, arm: Arm, body: RigidBody, controller: ControllerStack) -> None:
+    def __init__(
+        self, arm: Arm, body: RigidBody, controller: ControllerStack, state_timeout: float | None = None
+    ) -> None:
+        """state_timeout: longest gap between two states [s]; the contract's unless given."""
         self.arm = arm
+        self._state_timeout = arm.timeouts.state if state_timeout is None else state_timeout
         self.controller = controller
         self.latch = FaultLatch()
         self._order = arm.order()
@@ -71,6 +78,11 @@ class ControlStep:
             raise ReferenceRefused("no state has been received yet, so nothing is known of where the arm is")
         if self.latch.level is not Level.NOMINAL:
             raise ReferenceRefused(f"the arm is not in nominal operation ({self.latch}); reset it first")
+        last = start if self._last is None else self._last
+        if start < last - START_SLACK:
+            raise ReferenceRefused(f"the trajectory started {last - start:.3f} s ago; a stamp of zero means `now`")
+        if start > last and self.busy(last):
+            raise ReferenceRefused("a trajectory is under way; a new one must start now (a stamp of zero), not later")
         if trajectory.dof == self.arm.dof:
             if trajectory.t[0] > 0.0:
                 trajectory = trajectory.preceded_by(now, float(trajectory.t[0]))
@@ -80,10 +92,14 @@ class ControlStep:
         self._trajectory, self._start = trajectory, start
 
     def cancel(self) -> None:
-        """Drops the trajectory: the arm holds what the reference asked for last."""
-        self._trajectory = None
-        if self._desired is not None:
-            self._desired = Desired(self._desired.q, self._rest, self._rest)
+        """Drops the trajectory: the reference comes to rest within a moment."""
+        moving, now = self._desired, self._last
+        if moving is None or now is None or not self.busy(now):
+            return
+        ahead = np.clip(moving.q + 0.5 * STOPPING_TIME * moving.qd, self.arm.lower, self.arm.upper)
+        rest = np.zeros((1, self.arm.dof))
+        stop = Trajectory(np.array([STOPPING_TIME]), ahead[None, :], rest, rest)
+        self._trajectory, self._start = stop.preceded_by(moving, STOPPING_TIME), now
 
     def reset(self) -> None:
         """Back to nominal: faults, integrals, estimates and the trajectory are forgotten; the arm holds where it is."""
@@ -133,8 +149,8 @@ class ControlStep:
         if now <= last:
             self.latch.trip(Level.STOP, f"the state's stamp went from {last:.6f} s to {now:.6f} s", now)
             return self.arm.period
-        if now - last > self.arm.timeouts.state:
-            self.latch.trip(Level.STOP, f"no state for {now - last:.3f} s (allowed {self.arm.timeouts.state:g} s)", now)
+        if now - last > self._state_timeout:
+            self.latch.trip(Level.STOP, f"no state for {now - last:.3f} s (allowed {self._state_timeout:g} s)", now)
         return now - last
 
     def _check_state(self, q: FloatArray, qd: FloatArray, now: float) -> None:
@@ -172,4 +188,11 @@ class ControlStep:
             raise ReferenceRefused(
                 f"the trajectory starts with joint '{self.arm.joints[i]}' at {trajectory.q[0, i]:.4f} rad, the arm's "
                 f"reference is at {now.q[i]:.4f}; give its first point a time_from_start > 0 to be led there"
+            )
+        faster = np.abs(trajectory.qd[0] - now.qd) / self.arm.velocity
+        i = int(faster.argmax())
+        if faster[i] > START_SPEED_TOLERANCE:
+            raise ReferenceRefused(
+                f"the trajectory starts with joint '{self.arm.joints[i]}' at {trajectory.qd[0, i]:.3f} rad/s, the arm's "
+                f"reference moves at {now.qd[i]:.3f}; give its first point a time_from_start > 0 to be led there"
             )

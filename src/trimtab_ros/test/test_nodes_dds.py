@@ -1,0 +1,164 @@
+"""Three processes over DDS: the arm tracks, the graph is the documented one, time works as told."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState, GetState
+
+from trimtab.arm import load_arm
+from trimtab.reference import Trajectory
+from trimtab_ros.messages import state_arrays, to_seconds, to_trajectory
+from trimtab_ros.plan import fleet_plan
+from trimtab_ros.topics import CLOCK, JOINT_STATES, REFERENCE, TOPICS, TORQUE_COMMAND
+
+# Other processes of this machine may stall ours for longer than an arm would tolerate.
+PATIENT = {"state_timeout": "1.0", "command_timeout": "1.0"}
+NODES = "sim_bridge, controller, reference, recorder"
+
+
+class Tracking:
+    """Collects states and references, and holds the one against the other."""
+
+    def __init__(self, graph, arm_name):
+        self.arm = load_arm(arm_name)
+        self.order = self.arm.order()
+        self.rows, self.references = [], []
+        graph.listen(JOINT_STATES, lambda m: self.rows.append((to_seconds(m.header.stamp), state_arrays(m, self.order)[0])))
+        graph.listen(REFERENCE, lambda m: self.references.append((self.now, to_trajectory(m, self.order))))
+
+    @property
+    def now(self) -> float:
+        return self.rows[-1][0] if self.rows else 0.0
+
+    def finished(self) -> bool:
+        return bool(self.references) and self.now > self.references[0][0] + self.references[0][1].duration + 0.5
+
+    def rmse(self) -> float:
+        """Against the first reference, after its approach. Its start is known to a few periods only."""
+        start, trajectory = self.references[0]
+        lead = float(trajectory.t[0])
+        t = np.array([row[0] for row in self.rows])
+        q = np.array([row[1] for row in self.rows])
+        inside = (t > start + lead) & (t < start + trajectory.duration)
+        assert inside.sum() > 100
+        moved = Trajectory(trajectory.t, trajectory.q, trajectory.qd, trajectory.qdd)
+        return min(
+            float(np.sqrt(np.mean((q[inside] - moved.sample(t[inside] - start + shift)[0]) ** 2)))
+            for shift in np.linspace(-0.1, 0.1, 41)
+        )
+
+
+@pytest.mark.parametrize("arm_name", ["ur5e", "wam", "open_manipulator_x", "so101"])
+def test_lockstep_tracks(graph, arm_name):
+    tracking = Tracking(graph, arm_name)
+    clock = graph.collect(CLOCK)
+    graph.start_plan(arm=arm_name, mode="lockstep", duration="3.0", reference="infinity")
+    graph.until(tracking.finished, "the reference's end", patience=120)
+    assert tracking.rmse() < 2e-3
+    assert clock
+    assert graph.status("controller").message in ("following", "holding")
+
+
+def test_tracks_in_real_time_for_a_minute(graph):
+    tracking = Tracking(graph, "ur5e")
+    graph.start_plan(arm="ur5e", plant="worn", duration="10.0", repeat="0", **PATIENT)
+    graph.until(lambda: tracking.references, "the first reference")
+    begin = tracking.now
+    graph.spin(60.0)
+    levels = {status.level for node in ("controller", "sim_bridge") for status in graph.statuses[node][2:]}
+    assert levels == {b"\x00"}, [s.message for s in graph.statuses["controller"] + graph.statuses["sim_bridge"]]
+    assert len(tracking.references) >= 5
+    assert tracking.now - begin > 55.0  # simulated time keeps up with the wall clock
+    assert tracking.rmse() < 0.03
+
+
+def documented_topics() -> dict[str, tuple[str, str, str]]:
+    """The table of docs/nodes.md: topic -> (type, from, reliability)."""
+    text = (Path(__file__).resolve().parents[3] / "docs" / "nodes.md").read_text()
+    rows = re.findall(r"^\| `(/?\w+)` \| (\w+/\w+) \| ([^|]+) \| (best effort|reliable), (\d+) \|", text, re.MULTILINE)
+    return {name: (kind, sender.strip(), f"{reliability}, {depth}") for name, kind, sender, reliability, depth in rows}
+
+
+def test_graph_equals_the_documented_table(graph):
+    documented = documented_topics()
+    assert set(documented) == {topic.name for topic in TOPICS}
+    graph.start_plan(arm="so101", mode="lockstep", duration="2.0", record="true", record_directory=str(graph.folder / "bag"))
+    graph.until_status("controller", "")
+    for topic in TOPICS:
+        kind, senders, qos = documented[topic.name]
+        resolved = graph.node.resolve_topic_name(topic.name)
+        wanted = {sender.strip(" `") for sender in senders.replace("all", NODES).split(",")}
+
+        def publishers(name=resolved):
+            infos = graph.node.get_publishers_info_by_topic(name)
+            return {info.node_name: info for info in infos if info.node_name != "probe"}
+
+        graph.until(lambda w=wanted, p=publishers: set(p()) >= w, f"{wanted} on {resolved}")
+        for info in publishers().values():
+            assert info.node_name in wanted, resolved
+            assert info.topic_type.replace("/msg/", "/") == kind
+            assert info.qos_profile.reliability.name.lower().replace("_", " ") == qos.split(",")[0]
+    # Nothing else is published by our nodes.
+    known = {graph.node.resolve_topic_name(topic.name) for topic in TOPICS} | {"/rosout", "/parameter_events"}
+    ours = {name for name, _ in graph.node.get_topic_names_and_types()}
+    assert {name for name in ours if not name.endswith("/transition_event")} <= known
+
+
+def test_real_time_with_simulated_clock(graph):
+    states, clock = graph.collect(JOINT_STATES), graph.collect(CLOCK)
+    graph.start_plan(arm="so101", use_sim_time="true", reference="none", **PATIENT)
+    graph.until(lambda: len(clock) > 20 and len(states) > 20, "clock and states")
+    assert to_seconds(states[-1].header.stamp) < 600.0  # starts at zero, not at the epoch
+    assert abs(to_seconds(states[-1].header.stamp) - to_seconds(clock[-1].clock)) < 1.0
+    graph.until_status("controller", "holding")
+
+
+def test_namespaces_keep_two_arms_apart(graph):
+    for process in fleet_plan({"robots": "a:so101,b:open_manipulator_x", **PATIENT}):
+        graph.start(process)
+    graph.until_status("a/controller", "following")
+    graph.until_status("b/controller", "following")
+    names = dict(graph.node.get_topic_names_and_types())
+    assert {"/a/joint_states", "/b/joint_states", "/a/torque_command", "/b/torque_command"} <= set(names)
+    assert "/joint_states" not in names
+
+
+def test_lifecycle_by_hand(graph):
+    """Without autostart nothing moves until somebody configures and activates."""
+    commands = graph.collect(TORQUE_COMMAND)
+    graph.start_plan(arm="so101", reference="none", autostart="false", **PATIENT)
+
+    def call(node, kind, service, request):
+        client = graph.node.create_client(kind, f"/{node}/{service}")
+        graph.until(client.service_is_ready, f"{service} of {node}")
+        future = client.call_async(request)
+        graph.until(future.done, f"{service} of {node}")
+        return future.result()
+
+    def change(node, transition):
+        return call(node, ChangeState, "change_state", ChangeState.Request(transition=Transition(id=transition))).success
+
+    def state(node):
+        return call(node, GetState, "get_state", GetState.Request()).current_state.label
+
+    for node in ("sim_bridge", "controller"):
+        assert state(node) == "unconfigured"
+        assert change(node, Transition.TRANSITION_CONFIGURE)
+        assert state(node) == "inactive"
+    assert not commands
+    for node in ("sim_bridge", "controller"):
+        assert change(node, Transition.TRANSITION_ACTIVATE)
+    graph.until(lambda: len(commands) > 10, "commands after activation")
+    assert change("controller", Transition.TRANSITION_DEACTIVATE)
+    graph.until_status("sim_bridge", "no command for")
+    for node in ("controller", "sim_bridge"):
+        if node == "sim_bridge":
+            assert change(node, Transition.TRANSITION_DEACTIVATE)
+        assert change(node, Transition.TRANSITION_CLEANUP)
+        assert change(node, Transition.TRANSITION_CONFIGURE)
+        assert change(node, Transition.TRANSITION_ACTIVATE)
+    commands.clear()
+    graph.until(lambda: len(commands) > 10, "commands after the second activation")

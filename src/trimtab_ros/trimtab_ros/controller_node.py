@@ -1,0 +1,204 @@
+"""The controller as a node: answers every `joint_states` with a `torque_command`, follows `reference`."""
+
+import time
+from pathlib import Path
+from typing import ClassVar
+
+from sensor_msgs.msg import JointState
+from trajectory_msgs.msg import JointTrajectory
+
+from trimtab.arm import load_arm
+from trimtab.control import make_controller
+from trimtab.control.friction import load_friction
+from trimtab.dynamics import RigidBody
+from trimtab.errors import ReferenceRefused, TrimtabError
+from trimtab.faults import Level
+from trimtab.step import ControlStep
+from trimtab_ros.diagnostics import ERROR, OK, WARN, LoopMeter
+from trimtab_ros.follow_joint_trajectory import serve_follow_joint_trajectory
+from trimtab_ros.managed import ManagedNode, run_node
+from trimtab_ros.messages import state_arrays, to_nanoseconds, to_seconds, to_trajectory, torque_message
+from trimtab_ros.parameters import ARM, Parameter
+from trimtab_ros.topics import JOINT_STATES, REFERENCE, TORQUE_COMMAND
+
+WATCHDOG_SHARE = 0.25  # of the state time-out: how often the watchdog looks
+
+
+class Controller(ManagedNode):
+    """Runs the control step in the state's callback; without a fresh state it commands nothing."""
+
+    parameters: ClassVar = (
+        ARM,
+        Parameter("controller", "computed_torque", "a law (pd, computed_torque, adaptive) and compensators, joined by '+'"),
+        Parameter("friction_file", "", "identified friction (`trimtab fit friction`) for controllers with 'friction'"),
+        Parameter("state_timeout", 0.0, "s without a state until commanding stops; 0: the arm's", low=0.0, high=60.0),
+    )
+
+    def __init__(self) -> None:
+        super().__init__("controller")
+
+    def configure(self) -> None:
+        """Loads the arm and builds the controller."""
+        arm = self._arm = load_arm(self.values["arm"])
+        body = RigidBody(arm)
+        file = self.values["friction_file"]
+        friction = load_friction(Path(file), arm) if file else None
+        controller = make_controller(self.values["controller"], arm, body, friction)
+        self._timeout = self.values["state_timeout"] or arm.timeouts.state
+        self.step = ControlStep(arm, body, controller, self._timeout)
+        self._order = arm.order()
+        self._meter = LoopMeter()
+        self._arrival: float | None = None
+        self._stamp = -1
+        self._state_age = 0.0
+        self._answer: JointState | None = None
+        self._level = Level.NOMINAL
+        self._refused = ""
+        self._accepted_count = self._refused_count = self._limited_count = 0
+        self._commands = self.publisher(TORQUE_COMMAND)
+        self._diagnostics = self.diagnostics(arm.name)
+        self.subscribe(JOINT_STATES, self._on_state)
+        self.subscribe(REFERENCE, self._on_reference)
+        self.every(WATCHDOG_SHARE * self._timeout, self._watch)
+        self._early: JointTrajectory | None = None
+        self._action = serve_follow_joint_trajectory(self)
+        if self._action is None:
+            self.get_logger().info("control_msgs is not installed: FollowJointTrajectory is not served")
+
+    def activate(self) -> None:
+        """Starts from a clean slate, holding where the arm is."""
+        self._forget()
+
+    def deactivate(self) -> None:
+        """Commands nothing more; the driver damps the arm."""
+
+    def reset(self) -> str:
+        """Forgets faults, integrals and the trajectory; holds where the arm is."""
+        was = str(self.step.latch)
+        self._forget()
+        return f"was {was}; holding where the arm is"
+
+    def follow(self, message: JointTrajectory) -> None:
+        """Takes a trajectory or raises `ReferenceRefused`; an empty one stops the motion."""
+        if not message.points:
+            self.step.cancel()
+            return
+        trajectory = to_trajectory(message, self._order)
+        now = self._stamp * 1e-9
+        start = to_seconds(message.header.stamp) or now
+        self.step.follow(trajectory, start)
+
+    def report(self) -> None:
+        """Loop rate, state age, fault, what became of references."""
+        latch = self.step.latch
+        if latch.level is not Level.NOMINAL:
+            status, message = ERROR, str(latch)
+        elif self._arrival is None:
+            status, message = WARN, "waiting for the first state"
+        else:
+            status, message = OK, "following" if self.step.busy(self._stamp * 1e-9) else "holding"
+        self._diagnostics.publish(
+            status,
+            message,
+            {
+                "rate_hz": self._meter.rate(),
+                "expected_rate_hz": self._arm.rate,
+                "deadline_misses": self._meter.misses,
+                "state_age_s": self._state_age,
+                "fault": str(latch),
+                "controller": self.values["controller"],
+                "torque_limited": self._limited_count,
+                "references_accepted": self._accepted_count,
+                "references_refused": self._refused_count,
+                "last_refusal": self._refused,
+            },
+        )
+
+    def _on_state(self, message: JointState) -> None:
+        if not self.active:
+            return
+        stamp = to_nanoseconds(message.header.stamp)
+        if stamp == self._stamp and self._answer is not None:
+            self._commands.publish(self._answer)  # asked again: the answer got lost
+            return
+        if self._arrival is not None and stamp - self._stamp > 1.5e9 * self._arm.period:
+            self._meter.miss(round((stamp - self._stamp) * 1e-9 * self._arm.rate) - 1)
+        self._stamp, self._arrival = stamp, time.monotonic()
+        self._state_age = (self.get_clock().now().nanoseconds - stamp) * 1e-9
+        try:
+            q, qd = state_arrays(message, self._order)
+        except TrimtabError as error:
+            self.step.latch.trip(Level.STOP, f"state refused: {error}", stamp * 1e-9)
+            self._tell_fault()
+            return
+        result = self.step.step(q, qd, stamp * 1e-9)
+        self._answer = None
+        if result.torque is not None:
+            self._answer = torque_message(message.header.stamp, self._arm.joints, result.torque)
+            self._commands.publish(self._answer)
+        self._limited_count += result.limited
+        self._meter.tick()
+        self._tell_fault()
+        if self._early is not None:
+            early, self._early = self._early, None
+            self._on_reference(early)
+        if self._action is not None:
+            self._action.update(stamp * 1e-9, q, qd, result.desired)
+
+    def _on_reference(self, message: JointTrajectory) -> None:
+        if not self.active:
+            return
+        if self._arrival is None:
+            self._early = message  # the planner saw the arm before we did: it is taken with the first state
+            return
+        try:
+            self.follow(message)
+        except ReferenceRefused as error:
+            self.refused(error)
+            return
+        self._accepted_count += 1
+        if self._action is not None:
+            self._action.preempt()
+        self.get_logger().info(f"reference accepted: {len(message.points)} points")
+
+    def refused(self, error: ReferenceRefused) -> None:
+        """Tells why a reference was not taken."""
+        self._refused_count += 1
+        self._refused = str(error)
+        self.get_logger().error(f"reference refused: {error}")
+
+    def _watch(self) -> None:
+        """The state's watchdog, on the steady clock: it also sees a driver that is gone."""
+        if not self.active or self._arrival is None:
+            return
+        age = time.monotonic() - self._arrival
+        if age > self._timeout:
+            self.step.latch.trip(Level.STOP, f"no state for {age:.3f} s (allowed {self._timeout:g} s)", self._stamp * 1e-9)
+            self._answer = None
+            self._tell_fault()
+
+    def _tell_fault(self) -> None:
+        """Logs and publishes a fault once, when it is latched."""
+        level = self.step.latch.level
+        if level > self._level:
+            self._level = level
+            consequence = "nothing is commanded" if level is Level.STOP else "the arm is held or damped"
+            self.get_logger().error(f"{self.step.latch}; {consequence} until ~/reset is called")
+            self.report()
+
+    def _forget(self) -> None:
+        self.step.reset()
+        self._arrival = None
+        self._stamp = -1
+        self._answer = None
+        self._early = None
+        self._level = Level.NOMINAL
+
+
+def main() -> int:
+    """Runs the node."""
+    return run_node(Controller)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,180 @@
+"""What the nodes share: lifecycle with readable errors, parameters, diagnostics, reset, and a clean end."""
+
+import signal
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any, ClassVar
+
+import rclpy
+from rclpy.clock import Clock, ClockType
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.signals import SignalHandlerOptions
+from std_srvs.srv import Trigger
+
+from trimtab.errors import TrimtabError
+from trimtab_ros.diagnostics import DiagnosticsPublisher
+from trimtab_ros.parameters import AUTOSTART, Parameter, declare
+from trimtab_ros.topics import RESET_SERVICE
+
+DIAGNOSTICS_PERIOD = 1.0  # s
+SPIN_TIMEOUT = 0.05  # s; how soon a signal is seen when nothing else happens
+EXIT_FAILED = 1
+
+
+class ManagedNode(LifecycleNode):
+    """A lifecycle node: `configure` loads and checks everything, `activate` lets data flow."""
+
+    parameters: ClassVar[Sequence[Parameter]] = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.values: dict[str, Any] = declare(self, [AUTOSTART, *self.parameters])
+        self.active = False
+        # Diagnostics and watchdogs must run also when simulated time stands still.
+        self.steady = Clock(clock_type=ClockType.STEADY_TIME)
+
+    # What a node fills in --------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def configure(self) -> None:
+        """Loads and checks everything; raises `TrimtabError` when something does not fit."""
+
+    @abstractmethod
+    def activate(self) -> None:
+        """Lets data flow."""
+
+    @abstractmethod
+    def deactivate(self) -> None:
+        """Stops the flow, safely."""
+
+    @abstractmethod
+    def report(self) -> None:
+        """Publishes diagnostics."""
+
+    @abstractmethod
+    def reset(self) -> str:
+        """Forgets latched faults; gives a text for the one who asked."""
+
+    # Lifecycle -------------------------------------------------------------------------------------------------------
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:  # noqa: ARG002
+        """Runs `configure`; an error is logged and leaves the node unconfigured."""
+        return self._guarded(self._configure, "configure")
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:  # noqa: ARG002
+        """Runs `activate`."""
+        return self._guarded(self._activate, "activate")
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:  # noqa: ARG002
+        """Runs `deactivate`."""
+        return self._guarded(self._deactivate, "deactivate")
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:  # noqa: ARG002
+        """Forgets what configure made."""
+        return self._guarded(self._cleanup, "clean up")
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:  # noqa: ARG002
+        """Stops safely whatever is running."""
+        return self._guarded(self.stop, "shut down")
+
+    def stop(self) -> None:
+        """Ends the flow if it is running."""
+        if self.active:
+            self._deactivate()
+
+    def _configure(self) -> None:
+        self._made: list[tuple[Callable[[Any], object], Any]] = []
+        self.configure()
+        service = self.create_service(Trigger, RESET_SERVICE, self._on_reset)
+        timer = self.create_timer(DIAGNOSTICS_PERIOD, self.report, clock=self.steady)
+        self._made += [(self.destroy_service, service), (self.destroy_timer, timer)]
+
+    def _activate(self) -> None:
+        self.activate()
+        self.active = True
+
+    def _deactivate(self) -> None:
+        self.active = False
+        self.deactivate()
+
+    def _cleanup(self) -> None:
+        for destroy, entity in self._made:
+            destroy(entity)
+
+    def _guarded(self, action: Callable[[], None], what: str) -> TransitionCallbackReturn:
+        try:
+            action()
+        except TrimtabError as error:
+            self.get_logger().error(f"cannot {what}: {error}")
+            return TransitionCallbackReturn.FAILURE
+        return TransitionCallbackReturn.SUCCESS
+
+    # For the nodes ---------------------------------------------------------------------------------------------------
+
+    def subscribe(self, topic: Any, callback: Callable[[Any], None]) -> None:
+        """A subscription that lives until clean-up."""
+        subscription = self.create_subscription(topic.type, topic.name, callback, topic.qos)
+        self._made.append((self.destroy_subscription, subscription))
+
+    def publisher(self, topic: Any) -> Any:
+        """A publisher that lives until clean-up."""
+        publisher = self.create_publisher(topic.type, topic.name, topic.qos)
+        self._made.append((self.destroy_publisher, publisher))
+        return publisher
+
+    def every(self, period: float, callback: Callable[[], None]) -> None:
+        """A timer on the steady clock [s] that lives until clean-up."""
+        self._made.append((self.destroy_timer, self.create_timer(period, callback, clock=self.steady)))
+
+    def diagnostics(self, hardware_id: str) -> DiagnosticsPublisher:
+        """The node's voice on /diagnostics."""
+        return DiagnosticsPublisher(self, hardware_id)
+
+    def _on_reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        response.message = self.reset()
+        response.success = True
+        self.get_logger().info(f"reset: {response.message}")
+        self.report()
+        return response
+
+
+def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None) -> int:
+    """Runs one node until SIGINT or SIGTERM; gives the process's exit code.
+
+    The node is deactivated before the context goes down, so that its last words still reach the graph.
+    """
+    stopping = False
+
+    def ask_to_stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        nonlocal stopping
+        stopping = True
+
+    # Python's own handlers, before anything slow: a signal during start-up must not be lost either.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ask_to_stop)
+    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        try:
+            node = make()
+        except TrimtabError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return EXIT_FAILED
+        except Exception as error:  # rclpy raises a different class for every way a parameter can be wrong
+            print(f"error: cannot start: {error}", file=sys.stderr)
+            return EXIT_FAILED
+        executor = SingleThreadedExecutor()
+        executor.add_node(node)
+        success = TransitionCallbackReturn.SUCCESS
+        if node.values[AUTOSTART.name] and (node.trigger_configure() != success or node.trigger_activate() != success):
+            return EXIT_FAILED
+        while not stopping:
+            executor.spin_once(timeout_sec=SPIN_TIMEOUT)
+        node.stop()
+        executor.shutdown()
+        node.destroy_node()
+        return 0
+    finally:
+        rclpy.try_shutdown()

@@ -1,0 +1,49 @@
+"""Parameters of a node, each declared once with type, range and description."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rclpy.node import Node
+
+from trimtab.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One read-only parameter: set it at start-up."""
+
+    name: str
+    default: bool | int | float | str
+    description: str
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+    def descriptor(self) -> ParameterDescriptor:
+        """What `ros2 param describe` shows."""
+        descriptor = ParameterDescriptor(description=self.description, read_only=True)
+        if self.choices:
+            descriptor.additional_constraints = f"one of: {', '.join(self.choices)}"
+        if self.low is not None and self.high is not None:
+            if isinstance(self.default, int):
+                descriptor.integer_range = [IntegerRange(from_value=int(self.low), to_value=int(self.high), step=0)]
+            else:
+                descriptor.floating_point_range = [FloatingPointRange(from_value=self.low, to_value=self.high, step=0.0)]
+        return descriptor
+
+
+AUTOSTART = Parameter("autostart", True, "configure and activate at start-up, without waiting for a lifecycle manager")
+ARM = Parameter("arm", "ur5e", "name of an arm in config/arms, or the path of a contract file")
+
+
+def declare(node: Node, table: Sequence[Parameter]) -> dict[str, Any]:
+    """Declares a table on a node and gives the values; a choice that is none of the known ones is an error."""
+    values: dict[str, Any] = {}
+    for parameter in table:
+        value = node.declare_parameter(parameter.name, parameter.default, parameter.descriptor()).value
+        if parameter.choices and value not in parameter.choices:
+            raise ConfigError(f"parameter {parameter.name} is '{value}'; known: {', '.join(parameter.choices)}")
+        values[parameter.name] = value
+    return values

@@ -1,0 +1,214 @@
+"""The bring-up plan: from launch arguments to a list of processes, as plain data.
+
+`launch/*.launch.py` turns it into launch actions, `trimtab up` starts it with subprocess. No ROS is imported here.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trimtab.arm import arm_names
+from trimtab.control.stack import CONTROLLERS, needs_friction
+from trimtab.errors import ConfigError
+from trimtab.plant import plant_names
+from trimtab.reference import REFERENCES
+
+PACKAGE = "trimtab_ros"
+LOCKSTEP_TIMEOUT = 5.0  # s of wall time; in lockstep nobody is late, only gone
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One launch argument."""
+
+    name: str
+    default: str
+    description: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Process:
+    """One node to start."""
+
+    executable: str
+    """In lib/trimtab_ros; the Python module is trimtab_ros.<executable>_node."""
+    namespace: str
+    parameters: dict[str, bool | int | float | str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.executable
+
+    @property
+    def module(self) -> str:
+        """What `python -m` runs."""
+        return f"{PACKAGE}.{self.executable}_node"
+
+    def write_parameters(self, folder: Path) -> Path:
+        """Writes the file that both launchers pass with --params-file.
+
+        As JSON, which is YAML with every text in quotes: ROS would read a bare `infinity` as a number.
+        """
+        file = folder / f"{self.namespace or 'root'}-{self.name}.yaml".replace("/", "-")
+        file.write_text(json.dumps({"/**": {"ros__parameters": self.parameters}}, indent=2), encoding="utf-8")
+        return file
+
+
+_SWITCH = ("true", "false")
+
+
+def arguments() -> tuple[Argument, ...]:
+    """Arguments of `arm.launch.py` and `trimtab up`."""
+    return (
+        Argument("arm", "ur5e", "which arm", tuple(arm_names())),
+        Argument("backend", "sim", "what carries the torque out: the MuJoCo bridge", ("sim",)),
+        *_common_arguments(),
+        Argument("namespace", "", "namespace of the robot's nodes and topics"),
+    )
+
+
+def fleet_arguments() -> tuple[Argument, ...]:
+    """Arguments of `fleet.launch.py`: several arms in namespaces, each otherwise alike."""
+    return (
+        Argument("robots", "left:ur5e,right:wam", "namespace:arm pairs, separated by commas"),
+        Argument("backend", "sim", "what carries the torque out: the MuJoCo bridge", ("sim",)),
+        *(argument for argument in _common_arguments() if argument.name not in ("mode", "use_sim_time", "friction_file")),
+    )
+
+
+def _common_arguments() -> tuple[Argument, ...]:
+    return (
+        Argument(
+            "controller", "computed_torque", f"words joined by '+': {', '.join(CONTROLLERS)}; without a law: computed_torque"
+        ),
+        Argument("friction_file", "", "identified friction model, needed by controllers with 'friction'"),
+        Argument("plant", "nominal", "which plant the simulation is", tuple(plant_names())),
+        Argument("seed", "0", "seed of the plant's noise"),
+        Argument("reference", "plum", "what the arm does; none: wait for messages", (*REFERENCES, "none")),
+        Argument("duration", "10.0", "s that one run of the reference takes"),
+        Argument("repeat", "1", "how many times the reference is run; 0: for ever"),
+        Argument("residual", "off", "learned residual torque", ("off",)),
+        Argument("mode", "real_time", "pace of the simulation: the wall clock, or each command", ("real_time", "lockstep")),
+        Argument("use_sim_time", "false", "nodes take their time from /clock, which the simulation owns", _SWITCH),
+        Argument("state_timeout", "0.0", "s without a state until commanding stops; 0: the arm's"),
+        Argument("command_timeout", "0.0", "s without a command until the arm is damped; 0: the arm's"),
+        Argument("viewer", "false", "open MuJoCo's window", _SWITCH),
+        Argument("record", "false", "record the robot's topics to a rosbag2 MCAP", _SWITCH),
+        Argument("record_directory", "", "folder of the bag; default: runs/bag-<date>-<time>"),
+        Argument("autostart", "true", "nodes configure and activate themselves", _SWITCH),
+    )
+
+
+def plan(given: Mapping[str, str]) -> list[Process]:
+    """Processes of one arm; an unknown argument or value is an error that names the known ones."""
+    values = check_arguments(given, arguments())
+    return _robot(values)
+
+
+def fleet_plan(given: Mapping[str, str]) -> list[Process]:
+    """Processes of several arms."""
+    return [process for robot in robots_of_fleet(given) for process in plan(robot)]
+
+
+def robots_of_fleet(given: Mapping[str, str]) -> list[dict[str, str]]:
+    """Each robot's arguments for `plan`.
+
+    A fleet runs in wall time: each simulation keeps its own pace, so none can own a common clock.
+    """
+    values = check_arguments(given, fleet_arguments())
+    robots = []
+    for namespace, arm in parse_robots(values.pop("robots")).items():
+        robot = {**values, "arm": arm, "namespace": namespace}
+        if robot["record"] == "true":
+            robot["record_directory"] = f"{robot['record_directory'] or 'runs/fleet'}/{namespace}"
+        robots.append(check_arguments(robot, arguments()))
+    return robots
+
+
+def parse_robots(text: str) -> dict[str, str]:
+    """`left:ur5e,right:wam` -> {left: ur5e, right: wam}."""
+    robots: dict[str, str] = {}
+    for pair in text.split(","):
+        namespace, colon, arm = pair.strip().partition(":")
+        if not (namespace and colon and arm):
+            raise ConfigError(f"robots: '{pair.strip()}' is not a namespace:arm pair")
+        if namespace in robots:
+            raise ConfigError(f"robots: namespace '{namespace}' is given twice")
+        robots[namespace] = arm
+    return robots
+
+
+def check_arguments(given: Mapping[str, str], known: tuple[Argument, ...]) -> dict[str, str]:
+    """Every argument's value; refuses unknown names and values that are none of the choices."""
+    by_name = {argument.name: argument for argument in known}
+    for name in given:
+        if name not in by_name:
+            raise ConfigError(f"unknown argument '{name}'; known: {', '.join(by_name)}")
+    values = {name: given.get(name, argument.default) for name, argument in by_name.items()}
+    for name, value in values.items():
+        choices = by_name[name].choices
+        if choices and value not in choices:
+            raise ConfigError(f"{name}:={value} is not known; choose one of: {', '.join(choices)}")
+    return values
+
+
+def _robot(values: Mapping[str, str]) -> list[Process]:
+    if needs_friction(values["controller"]) and not values["friction_file"]:
+        raise ConfigError(
+            f"controller:={values['controller']} needs friction_file:=FILE; make one with `trimtab fit friction`"
+        )
+    lockstep = values["mode"] == "lockstep"
+    timeout = LOCKSTEP_TIMEOUT if lockstep else 0.0
+    common: dict[str, Any] = {
+        "use_sim_time": values["use_sim_time"] == "true" or lockstep,
+        "autostart": values["autostart"] == "true",
+    }
+    of_arm = {**common, "arm": values["arm"]}
+    namespace = values["namespace"]
+    processes = [
+        Process(
+            "sim_bridge",
+            namespace,
+            {
+                **of_arm,
+                "plant": values["plant"],
+                "seed": _number(values, "seed", int),
+                "mode": values["mode"],
+                "command_timeout": _number(values, "command_timeout", float) or timeout,
+                "viewer": values["viewer"] == "true",
+            },
+        ),
+        Process(
+            "controller",
+            namespace,
+            {
+                **of_arm,
+                "controller": values["controller"],
+                "friction_file": values["friction_file"],
+                "state_timeout": _number(values, "state_timeout", float) or timeout,
+            },
+        ),
+    ]
+    if values["reference"] != "none":
+        parameters = {
+            "reference": values["reference"],
+            "duration": _number(values, "duration", float),
+            "repeat": _number(values, "repeat", int),
+            "listeners": 2 if values["record"] == "true" else 1,
+        }
+        processes.append(Process("reference", namespace, {**of_arm, **parameters}))
+    if values["record"] == "true":
+        processes.append(Process("recorder", namespace, {**common, "directory": values["record_directory"]}))
+    return processes
+
+
+def _number(values: Mapping[str, str], name: str, kind: type) -> Any:
+    try:
+        return kind(values[name])
+    except ValueError:
+        wanted = "a whole number" if kind is int else "a number"
+        raise ConfigError(f"{name}:={values[name]} is not {wanted}") from None

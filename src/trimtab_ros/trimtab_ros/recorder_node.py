@@ -1,0 +1,82 @@
+"""Records the documented topics of one robot to a rosbag2 MCAP."""
+
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rclpy.qos import QoSProfile
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
+
+from trimtab.errors import LogError
+from trimtab_ros.diagnostics import OK
+from trimtab_ros.managed import ManagedNode, run_node
+from trimtab_ros.parameters import Parameter
+from trimtab_ros.topics import DIAGNOSTICS, JOINT_STATES, REFERENCE, TORQUE_COMMAND, Topic
+
+QUEUE = 1000  # messages; a bag wants all of them, where a controller wants the newest
+
+
+class Recorder(ManagedNode):
+    """Writes serialised messages as they come; the bag is complete when the node is deactivated or ends."""
+
+    parameters: ClassVar = (Parameter("directory", "", "folder of the bag; must not exist yet"),)
+
+    def __init__(self) -> None:
+        super().__init__("recorder")
+        self._writer: Writer | None = None
+
+    def configure(self) -> None:
+        """Opens the bag and subscribes."""
+        self._directory = Path(self.values["directory"] or f"runs/bag-{time.strftime('%Y%m%d-%H%M%S')}")
+        if self._directory.exists():
+            raise LogError(f"{self._directory} exists already; give the recorder another directory")
+        self._directory.parent.mkdir(parents=True, exist_ok=True)
+        self._count = 0
+        self._diagnostics = self.diagnostics("recorder")
+
+    def activate(self) -> None:
+        """Opens the bag and starts to write."""
+        self._writer = Writer(self._directory, version=9, storage_plugin=StoragePlugin.MCAP)
+        self._writer.open()
+        typestore = get_typestore(Stores.ROS2_JAZZY)
+        for topic in (JOINT_STATES, TORQUE_COMMAND, REFERENCE, DIAGNOSTICS):
+            self._record(topic, typestore)
+
+    def deactivate(self) -> None:
+        """Completes the bag."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+            self.get_logger().info(f"{self._count} messages in {self._directory}")
+
+    def reset(self) -> str:
+        """There is nothing to reset."""
+        return "recording goes on"
+
+    def report(self) -> None:
+        """How much was written."""
+        self._diagnostics.publish(OK, "recording", {"messages": self._count, "directory": self._directory})
+
+    def _record(self, topic: Topic, typestore: Any) -> None:
+        assert self._writer is not None
+        message_type = f"{topic.type.__module__.partition('.')[0]}/msg/{topic.type.__name__}"
+        connection = self._writer.add_connection(self.resolve_topic_name(topic.name), message_type, typestore=typestore)
+
+        def write(data: bytes) -> None:
+            if self._writer is not None:
+                self._writer.write(connection, time.time_ns(), data)
+                self._count += 1
+
+        qos = QoSProfile(depth=QUEUE, reliability=topic.qos.reliability, durability=topic.qos.durability)
+        subscription = self.create_subscription(topic.type, topic.name, write, qos, raw=True)
+        self._made.append((self.destroy_subscription, subscription))
+
+
+def main() -> int:
+    """Runs the node."""
+    return run_node(Recorder)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,147 @@
+"""`trimtab up`: runs the bring-up plan without the launch package."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from trimtab.errors import ConfigError
+from trimtab_ros.plan import Argument, Process, arguments, fleet_arguments, fleet_plan, plan
+
+GRACE = 5.0  # s that a node has to end after SIGINT, and again after SIGTERM
+POLL = 0.05  # s
+EXAMPLES = """examples:
+  trimtab up                                     UR5e in simulation, drawing a plum blossom
+  trimtab up arm:=wam plant:=worn controller:=observer repeat:=0
+  trimtab up arm:=so101 mode:=lockstep record:=true
+  trimtab up robots:=left:ur5e,right:wam         several arms, each in its namespace
+
+Ctrl-C ends everything. Exit code: that of the first node that failed, else 0."""
+
+
+def register(subparsers: Any) -> None:
+    """Adds the command to `trimtab`."""
+    parser = subparsers.add_parser(
+        "up",
+        help="bring an arm up: bridge, controller and reference as ROS 2 nodes",
+        description="Starts the same processes as `ros2 launch trimtab_ros arm.launch.py`, with the same arguments.",
+        epilog=f"arguments:\n{_describe(arguments())}\n\nor for a fleet:\n{_describe(fleet_arguments())}\n\n{EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("arguments", nargs="*", metavar="name:=value", help="see the list below")
+    parser.add_argument("--dry-run", action="store_true", help="print the processes and their parameters, start nothing")
+    parser.set_defaults(command=_command)
+
+
+def _describe(table: Sequence[Argument]) -> str:
+    lines = []
+    for argument in table:
+        choices = f" ({' | '.join(argument.choices)})" if argument.choices else ""
+        lines.append(f"  {argument.name + ':=' + (argument.default or chr(34) * 2):34s} {argument.description}{choices}")
+    return "\n".join(lines)
+
+
+def parse_assignments(texts: Sequence[str]) -> dict[str, str]:
+    """`arm:=wam` -> {arm: wam}."""
+    given: dict[str, str] = {}
+    for text in texts:
+        name, separator, value = text.partition(":=")
+        if not separator or not name:
+            raise ConfigError(f"'{text}' is not of the form name:=value")
+        if name in given:
+            raise ConfigError(f"{name} is given twice")
+        given[name] = value
+    return given
+
+
+def _command(options: argparse.Namespace) -> int:
+    given = parse_assignments(options.arguments)
+    processes = fleet_plan(given) if "robots" in given else plan(given)
+    if options.dry_run:
+        for process in processes:
+            print(f"{process.namespace or '/'} {process.name}: {process.parameters}")
+        return 0
+    return run_processes(processes)
+
+
+def command_line(process: Process, parameters: Path) -> list[str]:
+    """How a process of the plan is started with this interpreter."""
+    remaps = ["-r", f"__node:={process.name}"]
+    if process.namespace:
+        remaps += ["-r", f"__ns:=/{process.namespace.strip('/')}"]
+    return [sys.executable, "-m", process.module, "--ros-args", *remaps, "--params-file", str(parameters)]
+
+
+def run_processes(processes: Sequence[Process]) -> int:
+    """Runs all until Ctrl-C or until one ends; then ends the others. Gives the first failing exit code, else 0."""
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        nonlocal asked
+        asked = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    children: list[tuple[Process, subprocess.Popen[bytes]]] = []
+    failed = 0
+    try:
+        with tempfile.TemporaryDirectory(prefix="trimtab-up-") as folder:
+            try:
+                for process in processes:
+                    file = process.write_parameters(Path(folder))
+                    # A session of its own: a terminal's Ctrl-C must reach the nodes once, through us.
+                    child = subprocess.Popen(command_line(process, file), start_new_session=True, env=_environment())
+                    children.append((process, child))
+                while not asked and not failed:
+                    for process, child in children:
+                        code = child.poll()
+                        if code is not None:
+                            print(f"trimtab up: {process.name} ended with exit code {code}", file=sys.stderr)
+                            failed = _exit_code(code) or 1
+                            break
+                    else:
+                        time.sleep(POLL)
+            finally:
+                late = end([child for _, child in children])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if failed:
+        return failed
+    codes = [_exit_code(child.returncode) for _, child in children]
+    return next((code for code in codes if code), 1 if late else 0)
+
+
+def end(children: Sequence["subprocess.Popen[bytes]"]) -> bool:
+    """Ends processes: SIGINT, then SIGTERM, then SIGKILL. Tells whether any needed more than SIGINT."""
+    forced = False
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        alive = [child for child in children if child.poll() is None]
+        if not alive:
+            return forced
+        forced = forced or number is not signal.SIGINT
+        for child in alive:
+            child.send_signal(number)
+        deadline = time.monotonic() + GRACE
+        for child in alive:
+            try:
+                child.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                print(f"trimtab up: process {child.pid} does not end on {number.name}", file=sys.stderr)
+    return forced
+
+
+def _exit_code(code: int) -> int:
+    """As a shell gives it: 128 + signal for a process that was killed."""
+    return code if code >= 0 else 128 - code
+
+
+def _environment() -> dict[str, str]:
+    """The nodes' environment: their output line by line, also into a pipe."""
+    return {**os.environ, "PYTHONUNBUFFERED": "1", "RCUTILS_LOGGING_BUFFERED_STREAM": "0"}
