@@ -76,6 +76,11 @@ class RigidBody:
         position: FloatArray = self.tool_pose(q).translation
         return position
 
+    def tool_height(self, q: FloatArray) -> float:
+        """Height of the tool frame above the floor, z = 0 of the URDF's root [m]."""
+        pin.forwardKinematics(self.model, self.data, q)
+        return float(pin.updateFramePlacement(self.model, self.data, self._tool).translation[2])
+
     def tool_path(self, q: FloatArray) -> FloatArray:
         """Tool positions of many postures: (n, dof) -> (n, 3) [m]."""
         return np.array([self.tool_position(row) for row in q]).reshape(-1, 3)

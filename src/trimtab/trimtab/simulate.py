@@ -48,6 +48,7 @@ def simulate(
     limited = np.zeros(count, dtype=bool)
     nothing = np.zeros(arm.dof)
     report_every = max(1, count // 100)
+    told = 0
 
     # The first state only tells the step where the arm is; the reference starts with the same instant.
     measured = plant.measure()
@@ -63,8 +64,9 @@ def simulate(
             torque[i] = result.torque
         plant.step(nothing if result.torque is None else result.torque)
         measured = plant.measure()
-        if progress is not None and (i + 1) % report_every == 0:
-            progress(report_every)
+        if progress is not None and ((i + 1) % report_every == 0 or i + 1 == count):
+            progress(i + 1 - told)
+            told = i + 1
     return RunLog(
         arm=arm.name,
         plant=gap.name,

@@ -39,9 +39,7 @@ class StepResult:
 class ControlStep:
     """read -> classical torque -> limits -> write. Times are the state's own stamps [s]."""
 
-    def __init__(
-        self, arm: Arm, body: RigidBody, controller: ControllerStack, state_timeout: float | None = None
-    ) -> None:
+    def __init__(self, arm: Arm, body: RigidBody, controller: ControllerStack, state_timeout: float | None = None) -> None:
         """state_timeout: longest gap between two states [s]; the contract's unless given."""
         self.arm = arm
         self._state_timeout = arm.timeouts.state if state_timeout is None else state_timeout

@@ -10,10 +10,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trimtab.errors import ConfigError
-from trimtab_ros.plan import Argument, Process, arguments, fleet_arguments, fleet_plan, plan
+
+if TYPE_CHECKING:
+    from trimtab_ros.plan import Argument, Process
 
 GRACE = 5.0  # s that a node has to end after SIGINT, and again after SIGTERM
 POLL = 0.05  # s
@@ -32,15 +34,21 @@ def register(subparsers: Any) -> None:
         "up",
         help="bring an arm up: bridge, controller and reference as ROS 2 nodes",
         description="Starts the same processes as `ros2 launch trimtab_ros arm.launch.py`, with the same arguments.",
-        epilog=f"arguments:\n{_describe(arguments())}\n\nor for a fleet:\n{_describe(fleet_arguments())}\n\n{EXAMPLES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        closing=_closing,
     )
     parser.add_argument("arguments", nargs="*", metavar="name:=value", help="see the list below")
     parser.add_argument("--dry-run", action="store_true", help="print the processes and their parameters, start nothing")
     parser.set_defaults(command=_command)
 
 
-def _describe(table: Sequence[Argument]) -> str:
+def _closing() -> str:
+    """Every argument with its choices; imported only when somebody asks for help."""
+    from trimtab_ros.plan import arguments, fleet_arguments
+
+    return f"arguments:\n{_describe(arguments())}\n\nfor a fleet:\n{_describe(fleet_arguments())}\n\n{EXAMPLES}"
+
+
+def _describe(table: Sequence["Argument"]) -> str:
     lines = []
     for argument in table:
         choices = f" ({' | '.join(argument.choices)})" if argument.choices else ""
@@ -62,6 +70,8 @@ def parse_assignments(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _command(options: argparse.Namespace) -> int:
+    from trimtab_ros.plan import fleet_plan, plan
+
     given = parse_assignments(options.arguments)
     processes = fleet_plan(given) if "robots" in given else plan(given)
     if options.dry_run:
@@ -71,7 +81,7 @@ def _command(options: argparse.Namespace) -> int:
     return run_processes(processes)
 
 
-def command_line(process: Process, parameters: Path) -> list[str]:
+def command_line(process: "Process", parameters: Path) -> list[str]:
     """How a process of the plan is started with this interpreter."""
     remaps = ["-r", f"__node:={process.name}"]
     if process.namespace:
@@ -79,7 +89,7 @@ def command_line(process: Process, parameters: Path) -> list[str]:
     return [sys.executable, "-m", process.module, "--ros-args", *remaps, "--params-file", str(parameters)]
 
 
-def run_processes(processes: Sequence[Process]) -> int:
+def run_processes(processes: Sequence["Process"]) -> int:
     """Runs all until Ctrl-C or until one ends; then ends the others. Gives the first failing exit code, else 0."""
     asked = False
 

@@ -16,6 +16,7 @@ from trimtab.files import write_whole
 from trimtab.typing import FloatArray
 
 SCHEMA = 1
+MOVING = 0.02  # share of the velocity limit above which a row counts
 MIN_ROWS = 200  # rows of motion below which a fit is not trusted
 SMOOTHING_WINDOW = 0.03  # s; of the zero-phase filter that differentiates the log's velocity
 STRIBECK_SPREAD = 8.0  # speeds tried for the smoothing of sign(qd) span this factor
@@ -99,11 +100,12 @@ def _fit_joint(
 ) -> tuple[float, float, float, float, float]:
     """Bounded least squares for one joint, the smoothing speed chosen from a grid."""
     limit = arm.velocity[i]
-    moving = np.abs(qd) > 0.01 * limit
+    moving = np.abs(qd) > MOVING * limit  # a joint at rest only tells that its friction is enough
     if np.count_nonzero(moving) < MIN_ROWS or min(np.count_nonzero(qd[moving] > 0), np.count_nonzero(qd[moving] < 0)) < 20:
         raise LogError(
             f"joint '{arm.joints[i]}' hardly moves in this log, in both directions it must; record a `--reference sweep`"
         )
+    qd, qdd, left = qd[moving], qdd[moving], left[moving]
     best: tuple[float, FloatArray, float] | None = None
     for smooth in 0.01 * limit * np.geomspace(1.0, STRIBECK_SPREAD, SPEED_GRID):
         columns = np.stack([np.tanh(qd / smooth), qd, qdd, np.ones_like(qd)], axis=1)

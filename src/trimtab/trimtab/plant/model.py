@@ -12,6 +12,7 @@ COMPILER = (
     '<mujoco><compiler discardvisual="false" fusestatic="false" inertiafromgeom="false" balanceinertia="false"/></mujoco>'
 )
 PLAY_SUFFIX = "_play"
+HARD = [0.999, 0.9999, 0.001, 0.5, 2.0]  # impedance of constraints; with MuJoCo's default, stuck joints creep
 
 
 def build_model(arm: Arm, gap: PlantGap, timestep: float) -> mujoco.MjModel:
@@ -48,6 +49,7 @@ def _make_joint(joint: mujoco.MjsJoint, i: int, arm: Arm, gap: PlantGap, timeste
         joint.damping = damping
         joint.frictionloss = gap.friction.breakaway[i]
         joint.solref_friction = _stiff(timestep)
+        joint.solimp_friction = HARD
     if gap.backlash > 0.0:
         # A second hinge on the same axis that can turn only as far as the play; the rotor inertia sits before it.
         play = joint.parent.add_joint(
@@ -56,6 +58,7 @@ def _make_joint(joint: mujoco.MjsJoint, i: int, arm: Arm, gap: PlantGap, timeste
         play.limited = mujoco.mjtLimited.mjLIMITED_TRUE
         play.range = [-gap.backlash / 2.0, gap.backlash / 2.0]
         play.solref_limit = _stiff(timestep)
+        play.solimp_limit = HARD
 
 
 def _stiff(timestep: float) -> list[float]:

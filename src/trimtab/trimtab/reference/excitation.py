@@ -1,4 +1,4 @@
-"""Joint-space references: way-points, sweeps and chirps around the home posture."""
+"""Joint-space references: way-points, sweeps and chirps around the home posture; `extent` scales how far they reach."""
 
 from itertools import pairwise
 
@@ -23,10 +23,10 @@ def waypoints(arm: Arm, postures: FloatArray, speed: float = 0.5, dwell: float =
     return Trajectory(np.array(times), q, np.zeros_like(q), np.zeros_like(q))
 
 
-def reach(arm: Arm, duration: float, seed: int = 0) -> Trajectory:
+def reach(arm: Arm, duration: float, extent: float = 1.0, seed: int = 0) -> Trajectory:
     """Random postures around home, visited one after the other and back home, in at most `duration` seconds."""
     random = np.random.default_rng(seed)
-    room = 0.35 * np.minimum(arm.upper - arm.home, arm.home - arm.lower).clip(0.05, 1.2)
+    room = 0.35 * extent * np.minimum(arm.upper - arm.home, arm.home - arm.lower).clip(0.05, 1.2)
     postures = [np.array(arm.home)]
     best = waypoints(arm, np.array([arm.home, arm.home]))
     for _ in range(100):
@@ -38,25 +38,26 @@ def reach(arm: Arm, duration: float, seed: int = 0) -> Trajectory:
     return best
 
 
-def sweep(arm: Arm, duration: float) -> Trajectory:
+def sweep(arm: Arm, duration: float, extent: float = 1.0) -> Trajectory:
     """Every joint swings around home at a frequency of its own, slow and fast in turn: what a friction fit needs."""
     t = np.linspace(0.0, duration, round(duration * KNOT_RATE) + 1)
-    return _swing(arm, t, np.full(arm.dof, 0.25)[None, :] * (1.0 + 0.13 * np.arange(arm.dof)) * t[:, None], 0.5)
+    frequency = 0.25 / max(extent, 0.4) * (1.0 + 0.13 * np.arange(arm.dof))  # shorter strokes go faster
+    return _swing(arm, t, np.outer(t, frequency), 0.5, extent)
 
 
-def chirp(arm: Arm, duration: float, low: float = 0.1, high: float = 1.0) -> Trajectory:
+def chirp(arm: Arm, duration: float, extent: float = 1.0, low: float = 0.1, high: float = 1.0) -> Trajectory:
     """Every joint swings around home with a frequency that rises from `low` to `high` [Hz]."""
     t = np.linspace(0.0, duration, round(duration * KNOT_RATE) + 1)
     cycles = low * t + (high - low) * t**2 / (2.0 * duration)
-    return _swing(arm, t, np.outer(cycles, 1.0 + 0.07 * np.arange(arm.dof)), 0.35)
+    return _swing(arm, t, np.outer(cycles, 1.0 + 0.07 * np.arange(arm.dof)), 0.35, extent)
 
 
-def _swing(arm: Arm, t: FloatArray, cycles: FloatArray, share: float) -> Trajectory:
+def _swing(arm: Arm, t: FloatArray, cycles: FloatArray, share: float, extent: float) -> Trajectory:
     """Home + amplitude sin(2 pi cycles), faded in and out over a second, within `share` of the velocity limits.
 
     cycles: (n, dof).
     """
-    room = 0.5 * np.minimum(arm.upper - arm.home, arm.home - arm.lower).clip(0.05, 1.2)
+    room = 0.5 * extent * np.minimum(arm.upper - arm.home, arm.home - arm.lower).clip(0.05, 1.2)
     frequency = np.gradient(cycles, t, axis=0).max(axis=0)
     amplitude = np.minimum(room, share * arm.velocity / (2.0 * np.pi * frequency))
     ease = np.clip(np.minimum(t, t[-1] - t), 0.0, 1.0)

@@ -1,0 +1,214 @@
+"""`trimtab run`: an arm follows a reference in lockstep simulation; leaves scores, a page and bags."""
+
+import argparse
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trimtab.errors import ConfigError
+
+if TYPE_CHECKING:
+    from trimtab.arm import Arm
+    from trimtab.control.friction import FrictionModel
+    from trimtab.metrics import Score
+    from trimtab.plant import PlantGap
+    from trimtab.reference import Trajectory
+    from trimtab.runlog import RunLog
+
+FAULTED = 1
+
+DESCRIPTION = """\
+Simulates an arm that follows a reference, with one controller or several side by side. The plant differs from what
+the controllers believe as its file says (friction, payload, backlash, delay, ...). Needs no ROS; the same seed gives
+the same numbers.
+
+Writes to the folder given by --out:
+  index.html                  a page with plots, pictures and scores, all in one file
+  scores.json, *.png, *.gif   the same as single files
+  bags/<controller>/          a rosbag2 MCAP bag: /joint_states, /torque_command, /reference
+  friction.yaml               the friction model, if one was identified"""
+
+
+@dataclass
+class Setup:
+    """All that a run needs, loaded and checked before anything is written."""
+
+    arm: "Arm"
+    gap: "PlantGap"
+    controllers: list[str]
+    reference: str
+    trajectory: "Trajectory"
+    seed: int
+    friction: "FrictionModel | None" = None
+    identify: bool = False
+    """Whether a controller needs a friction model that nobody gave."""
+    notes: list[str] = field(default_factory=list)
+    """Remarks for the page."""
+
+
+def register(subparsers: Any) -> None:
+    """Adds `trimtab run`."""
+    parser = subparsers.add_parser(
+        "run", help="simulate an arm and compare controllers", description=DESCRIPTION, closing=names
+    )
+    parser.add_argument("--arm", default="ur5e", help="name or path of the arm's contract")
+    parser.add_argument("--plant", default="nominal", help="name or path of the plant")
+    parser.add_argument("--reference", default="plum", help="what the arm is to follow")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--controller", default="computed_torque", help="words joined by +, for instance friction+observer")
+    which.add_argument("--compare", metavar="A,B,...", help="several controllers on the same plant, seed and reference")
+    parser.add_argument("--duration", type=float, default=10.0, metavar="S", help="length of the reference in seconds")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the plant's noise")
+    parser.add_argument(
+        "--friction", type=Path, metavar="FILE", help="identified friction (default: identified in simulation if needed)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="new or empty folder (default: runs/<time>-<arm>-<plant>-<reference>)"
+    )
+    parser.add_argument("--no-pictures", action="store_true", help="leave out the rendered pictures of the arm")
+    parser.set_defaults(command=_run)
+
+
+def names() -> str:
+    """Names that the options take, and examples."""
+    from trimtab.arm import arm_names
+    from trimtab.control.stack import COMPENSATORS, LAWS
+    from trimtab.plant import plant_names
+    from trimtab.reference import REFERENCES
+
+    return f"""\
+names:
+  --arm         {", ".join(arm_names())}
+  --plant       {", ".join(plant_names())}
+  --reference   {", ".join(REFERENCES)}
+  --controller  one law ({", ".join(LAWS)}) and any compensators ({", ".join(COMPENSATORS)});
+                compensators alone are added to computed_torque
+
+examples:
+  trimtab run
+  trimtab run --arm wam --plant worn --reference infinity --controller friction+observer
+  trimtab run --plant worn --compare pd,computed_torque,friction,observer --out runs/worn
+  trimtab run --plant ./my_plant.yaml --duration 20 --seed 3 --no-pictures"""
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    setup = prepare(arguments)
+    folder = claim(arguments.out, setup)
+    print(
+        f"{setup.arm.name} on plant '{setup.gap.name}' follows '{setup.reference}' "
+        f"for {setup.trajectory.duration:.1f} s, seed {setup.seed}"
+    )
+    logs, scores = simulate_all(setup, folder)
+    print(_tables(scores))
+    page = _report(setup, folder, logs, scores, pictures=not arguments.no_pictures)
+    faulted = [log for log in logs if log.fault is not None]
+    for log in faulted:
+        assert log.fault is not None
+        print(
+            f"fault: {log.controller} ended in {log.fault.level.name.lower()} at {log.fault.time:.3f} s: {log.fault.reason}"
+        )
+    print(f"folder: {folder}\npage:   {page}")
+    return FAULTED if faulted else 0
+
+
+def prepare(arguments: argparse.Namespace) -> Setup:
+    """Loads and checks everything that the arguments name."""
+    from trimtab.arm import load_arm
+    from trimtab.control.friction import load_friction
+    from trimtab.control.stack import needs_friction
+    from trimtab.dynamics import RigidBody
+    from trimtab.plant import load_gap
+    from trimtab.reference import make_reference
+
+    controllers = [word.strip() for word in (arguments.compare or arguments.controller).split(",")]
+    wanted = False
+    for text in controllers:
+        wanted |= needs_friction(text)  # refuses a text that is no controller
+        if controllers.count(text) > 1:
+            raise ConfigError(f"controller '{text}' is named twice in --compare; name each once")
+    arm = load_arm(arguments.arm)
+    gap = load_gap(arguments.plant, arm)
+    trajectory = make_reference(arguments.reference, RigidBody(arm), arguments.duration)
+    setup = Setup(arm, gap, controllers, arguments.reference, trajectory, arguments.seed)
+    if arguments.friction is not None:
+        setup.friction = load_friction(arguments.friction, arm)
+        setup.notes.append(f"Friction model: {arguments.friction}.")
+    setup.identify = wanted and setup.friction is None
+    return setup
+
+
+def claim(out: Path | None, setup: Setup) -> Path:
+    """Makes the run's folder; refuses one that holds something."""
+    if out is None:
+        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{setup.arm.name}-{setup.gap.name}-{setup.reference}"
+        ways = (Path("runs") / (name if i == 1 else f"{name}-{i}") for i in count(1))
+        out = next(folder for folder in ways if not folder.exists())
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out {out} is not an empty folder, and results are never overwritten; give another")
+    out.mkdir(parents=True, exist_ok=True)
+    return out
+
+
+def simulate_all(setup: Setup, folder: Path) -> tuple[list["RunLog"], list["Score"]]:
+    """Runs each controller, writes its bag and scores it. Identifies friction first where that was left to us."""
+    from trimtab.bag import write_log
+    from trimtab.cli.progress import StepBar
+    from trimtab.dynamics import RigidBody
+    from trimtab.metrics import score
+    from trimtab.simulate import IDENTIFICATION, SETTLE, identify_friction, simulate, steps_of
+
+    arm, gap, body = setup.arm, setup.gap, RigidBody(setup.arm)
+    steps = steps_of(arm, setup.trajectory)
+    sweep = round((IDENTIFICATION + SETTLE) * arm.rate) if setup.identify else 0
+    logs: list[RunLog] = []
+    scores: list[Score] = []
+    if setup.identify:
+        print(f"no --friction given: identifying it from a sweep of {IDENTIFICATION:g} s on this plant")
+    with StepBar(sweep + steps * len(setup.controllers)) as bar:
+        if setup.identify:
+            bar.stage("identify friction", sweep)
+            setup.friction = identify_friction(arm, gap, bar.advance)
+            setup.friction.save(folder / "friction.yaml", arm.name, f"a sweep of {IDENTIFICATION:g} s on plant {gap.name}")
+            setup.notes.append(
+                f"Friction was identified from a sweep of {IDENTIFICATION:g} s on this plant (friction.yaml)."
+            )
+        for text in setup.controllers:
+            bar.stage(text, steps)
+            log = simulate(
+                arm,
+                gap,
+                text,
+                setup.trajectory,
+                reference=setup.reference,
+                seed=setup.seed,
+                friction=setup.friction,
+                progress=bar.advance,
+            )
+            write_log(folder / "bags" / text, log)
+            logs.append(log)
+            scores.append(score(log, arm, body))
+    return logs, scores
+
+
+def _tables(scores: list["Score"]) -> str:
+    from trimtab.report.tables import comparison_table, joint_table
+
+    tables = [comparison_table(scores)]
+    if len(scores) == 1:
+        tables.append(joint_table(scores[0]))
+    return "\n" + "\n\n".join(table.rstrip() for table in tables) + "\n"
+
+
+def _report(setup: Setup, folder: Path, logs: list["RunLog"], scores: list["Score"], *, pictures: bool) -> Path:
+    from trimtab.cli.progress import StepBar
+    from trimtab.report.page import report_parts, write_report
+
+    parts = report_parts(logs, scores, pictures=pictures)
+    with StepBar(parts, "part") as bar:
+        bar.stage("report", parts)
+        page = write_report(folder, setup.arm, setup.gap, logs, scores, setup.notes, bar.advance, pictures=pictures)
+    if pictures and not (folder / "picture.png").exists():
+        print("no pictures: this machine cannot draw off screen; `trimtab doctor` says what to install")
+    return page

@@ -1,0 +1,272 @@
+"""Bad input over DDS: each kind is named, the arm is safe, and only an explicit reset brings it back."""
+
+import numpy as np
+import pytest
+from builtin_interfaces.msg import Duration
+from sensor_msgs.msg import JointState
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
+
+from trimtab.arm import load_arm
+from trimtab.dynamics import RigidBody
+from trimtab_ros.messages import state_message, torque_array
+from trimtab_ros.topics import JOINT_STATES, REFERENCE, TORQUE_COMMAND
+
+ARM = "wam"  # the stack owns its gravity, so that every torque differs from zero
+ERROR = b"\x02"
+
+
+class Driver:
+    """The test in the role of a driver: publishes states, collects torque commands."""
+
+    def __init__(self, graph):
+        self.graph = graph
+        self.arm = load_arm(ARM)
+        self.order = self.arm.order()
+        self.states = graph.publisher(JOINT_STATES)
+        self.commands = graph.collect(TORQUE_COMMAND)
+        self.stamp = 1_000_000_000
+
+    def message(self, **changes) -> JointState:
+        self.stamp += 2_000_000
+        message = state_message(self.stamp, self.arm.joints, self.arm.home, np.zeros(self.arm.dof))
+        for field, value in changes.items():
+            setattr(message, field, value)
+        return message
+
+    def answered(self) -> np.ndarray:
+        """Sends states until one is answered; gives that torque."""
+        del self.commands[:]
+
+        def ask():
+            self.states.publish(self.message())
+            self.graph.executor.spin_once(timeout_sec=0.01)
+            return bool(self.commands)
+
+        self.graph.until(ask, "an answer to a state")
+        return torque_array(self.commands[-1], self.order)
+
+    def unanswered(self, message: JointState, reason: str) -> None:
+        """Sends one bad state: the controller stops commanding and says why."""
+        self.graph.statuses.clear()
+        self.states.publish(message)
+        status = self.graph.until_status("controller", reason)
+        assert status.level == ERROR
+        del self.commands[:]
+        for _ in range(20):
+            self.states.publish(self.message())
+            self.graph.executor.spin_once(timeout_sec=0.01)
+        assert not self.commands, "a latched controller must not command"
+        assert reason in self.graph.output("controller")
+
+
+@pytest.fixture
+def driver(graph):
+    graph.start_plan(only=("controller",), arm=ARM, reference="none", state_timeout="30.0")
+    driver = Driver(graph)
+    driver.answered()
+    return driver
+
+
+def test_a_state_holds_the_arm_against_gravity(driver):
+    gravity = RigidBody(driver.arm).gravity(driver.arm.home)
+    np.testing.assert_allclose(driver.answered(), gravity, atol=1e-9)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("field", ["position", "velocity"])
+def test_not_finite_state(driver, field, bad):
+    values = list(driver.arm.home if field == "position" else np.zeros(driver.arm.dof))
+    values[3] = bad
+    driver.unanswered(driver.message(**{field: values}), f"{field} of joint 'elbow' is {bad}")
+    assert "was stop" in driver.graph.reset("controller")
+    assert np.isfinite(driver.answered()).all()
+
+
+def test_permuted_joints_give_the_same_torque(driver):
+    straight = driver.answered()
+    order = np.random.default_rng(0).permutation(driver.arm.dof)
+    names = [driver.arm.joints[i] for i in order]
+    del driver.commands[:]
+
+    def ask():
+        driver.states.publish(driver.message(name=names, position=list(driver.arm.home[order])))
+        driver.graph.executor.spin_once(timeout_sec=0.01)
+        return bool(driver.commands)
+
+    driver.graph.until(ask, "an answer to a permuted state")
+    np.testing.assert_array_equal(torque_array(driver.commands[-1], driver.order), straight)
+
+
+def test_missing_joint(driver):
+    keep = [i for i, joint in enumerate(driver.arm.joints) if joint != "twist"]
+    message = driver.message(
+        name=[driver.arm.joints[i] for i in keep],
+        position=[float(driver.arm.home[i]) for i in keep],
+        velocity=[0.0] * len(keep),
+    )
+    driver.unanswered(message, "joint 'twist' is missing")
+
+
+def test_wrong_length(driver):
+    driver.unanswered(driver.message(velocity=[]), "velocity has 0 values for 7 joints")
+
+
+def test_time_that_goes_backwards(driver):
+    driver.unanswered(
+        state_message(5, driver.arm.joints, driver.arm.home, np.zeros(driver.arm.dof)), "the state's stamp went from"
+    )
+
+
+def trajectory(driver, q, t=2.0, names=None) -> JointTrajectory:
+    point = JointTrajectoryPoint(positions=[float(v) for v in q])
+    point.time_from_start = Duration(sec=int(t), nanosec=int((t % 1) * 1e9))
+    return JointTrajectory(joint_names=list(names or driver.arm.joints), points=[point])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda q: q.__setitem__(3, float("nan")), "positions of point 0 of joint 'elbow' is nan"),
+        (lambda q: q.__setitem__(1, 2.5), "joint 'base_pitch' is asked to go to 2.5000 rad, its upper limit is 1.9850"),
+        (lambda q: q.__setitem__(0, -2.55), "rad/s, its velocity limit is 2.0000"),
+    ],
+)
+def test_bad_reference_is_refused_whole(driver, change, reason):
+    references = driver.graph.publisher(REFERENCE)
+    driver.graph.until(lambda: references.get_subscription_count() == 1, "the controller to listen")
+    q = np.array(driver.arm.home)
+    change(q)
+    references.publish(trajectory(driver, q))
+    driver.graph.until(lambda: reason in driver.graph.output("controller"), reason)
+    # Nothing of it is used: the arm goes on holding as before, and nothing is latched.
+    gravity = RigidBody(driver.arm).gravity(driver.arm.home)
+    np.testing.assert_allclose(driver.answered(), gravity, atol=1e-9)
+    # A good one is taken afterwards.
+    q = np.array(driver.arm.home)
+    q[0] += 0.1
+    references.publish(trajectory(driver, q))
+    driver.graph.until(lambda: "reference accepted" in driver.graph.output("controller"), "the good reference")
+
+
+def test_reference_for_other_joints(driver):
+    references = driver.graph.publisher(REFERENCE)
+    driver.graph.until(lambda: references.get_subscription_count() == 1, "the controller to listen")
+    references.publish(trajectory(driver, np.zeros(6), names=load_arm("ur5e").joints))
+    driver.graph.until(lambda: "joint 'base_yaw' is missing" in driver.graph.output("controller"), "the refusal")
+
+
+def test_stale_state_stops_commanding(graph):
+    graph.start_plan(only=("controller",), arm=ARM, reference="none", state_timeout="0.5")
+    driver = Driver(graph)
+    driver.answered()
+    graph.statuses.clear()
+    status = graph.until_status("controller", "no state for")  # silence is the event
+    assert status.level == ERROR
+    del driver.commands[:]
+    for _ in range(20):
+        driver.states.publish(driver.message())
+        graph.executor.spin_once(timeout_sec=0.01)
+    assert not driver.commands
+    graph.reset("controller")
+    driver.answered()
+
+
+def start_bridge(graph, **arguments):
+    graph.start_plan(only=("sim_bridge",), arm=ARM, reference="none", **arguments)
+    states = graph.collect(JOINT_STATES)
+    commands = graph.publisher(TORQUE_COMMAND)
+    graph.until(lambda: states, "a state")
+    return states, commands
+
+
+def command(arm, state, effort=None, names=None) -> JointState:
+    message = JointState(name=list(names or arm.joints), effort=list(np.zeros(arm.dof) if effort is None else effort))
+    message.header.stamp = state.header.stamp
+    return message
+
+
+@pytest.mark.parametrize(
+    ("effort", "names", "reason"),
+    [
+        ([0.0, 0.0, float("nan"), 0.0, 0.0, 0.0, 0.0], None, "effort of joint 'twist' is nan"),
+        ([0.0] * 6, None, "effort has 6 values for 7 joints"),
+        ([0.0] * 7, ["a", "b", "c", "d", "e", "f", "g"], "joint 'base_yaw' is missing"),
+    ],
+)
+def test_bad_command_damps_the_arm(graph, effort, names, reason):
+    arm = load_arm(ARM)
+    states, commands = start_bridge(graph)
+    graph.until(lambda: commands.get_subscription_count() == 1, "the bridge to listen")
+    commands.publish(command(arm, states[-1], effort, names))
+    assert graph.until_status("sim_bridge", reason).level == ERROR
+    # Damped with gravity compensation: the arm does not fall.
+    del states[:]
+    graph.until(lambda: len(states) > 200, "more states")
+    assert np.abs(np.array(states[-1].position) - arm.home).max() < 0.01
+
+
+def test_killed_controller_damps_the_arm_until_reset(graph):
+    arm = load_arm(ARM)
+    graph.start_plan(arm=ARM, duration="4.0", repeat="0", state_timeout="1.0", command_timeout="0.5")
+    states = graph.collect(JOINT_STATES)
+    graph.until_status("controller", "following")
+    graph.until(lambda: states and np.abs(states[-1].velocity).max() > 0.1, "the arm to move")
+    graph.kill("controller")
+    assert graph.until_status("sim_bridge", "no command for").level == ERROR
+    graph.until(lambda: np.abs(states[-1].velocity).max() < 1e-3, "the arm to come to rest")
+    assert np.all(np.array(states[-1].position) > arm.lower)
+    # A new controller alone changes nothing: the bridge is latched.
+    graph.start_plan(only=("controller",), arm=ARM, reference="none", state_timeout="1.0")
+    graph.until_status("controller", "holding")
+    graph.statuses["sim_bridge"] = []
+    assert "no command for" in graph.until_status("sim_bridge", "").message
+    graph.reset("sim_bridge")
+    graph.until_status("sim_bridge", "following commands")
+
+
+def test_killed_bridge_stops_the_controller_until_reset(graph):
+    graph.start_plan(arm=ARM, reference="none", state_timeout="0.5", command_timeout="1.0")
+    graph.until_status("controller", "holding")
+    graph.kill("sim_bridge")
+    assert graph.until_status("controller", "no state for").level == ERROR
+    commands = graph.collect(TORQUE_COMMAND)
+    graph.start_plan(only=("sim_bridge",), arm=ARM, reference="none", command_timeout="1.0")
+    graph.statuses.pop("sim_bridge", None)
+    graph.until_status("sim_bridge", "waiting for the first command")
+    assert not commands, "a latched controller must not command a new bridge"
+    graph.reset("controller")
+    graph.until_status("sim_bridge", "following commands")
+
+
+@pytest.mark.parametrize(
+    ("node", "parameter", "value", "reason"),
+    [
+        ("controller", "arm", "ur99", "unknown arm 'ur99'; known: open_manipulator_x, so101, ur5e, wam"),
+        ("controller", "controller", "pid", "unknown controller 'pid'"),
+        ("controller", "controller", "friction", "needs an identified friction model"),
+        ("sim_bridge", "plant", "moon", "unknown plant 'moon'"),
+        ("sim_bridge", "mode", "warp", "parameter mode is 'warp'; known: real_time, lockstep"),
+        ("reference", "reference", "square", "parameter reference is 'square'"),
+        ("controller", "state_timeout", -1.0, "state_timeout"),
+    ],
+)
+def test_bad_parameter_ends_the_node_with_its_reason(graph, node, parameter, value, reason):
+    from trimtab_ros.plan import plan
+
+    process = next(process for process in plan({}) if process.name == node)
+    process.parameters[parameter] = value
+    assert graph.start(process).wait(timeout=60) == 1
+    assert reason in graph.output(node)
+
+
+@pytest.mark.parametrize(("content", "reason"), [("arm: [", "is not valid YAML"), ("arm: ur5e\n", "urdf is missing")])
+def test_malformed_contract_ends_the_node_with_file_and_field(graph, content, reason):
+    from trimtab_ros.plan import plan
+
+    file = graph.folder / "broken.yaml"
+    file.write_text(content)
+    process = next(process for process in plan({}) if process.name == "controller")
+    process.parameters["arm"] = str(file)
+    assert graph.start(process).wait(timeout=60) == 1
+    assert str(file) in graph.output("controller")
+    assert reason in graph.output("controller")
