@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from trimtab.arm import Arm, arm_names, load_arm
+from trimtab.arm import Arm, load_arm
 from trimtab.control import ControllerStack, Desired
 from trimtab.control.base import Sample
 from trimtab.dynamics import RigidBody
+from trimtab.names import arm_names
 from trimtab.plant import Plant, PlantGap, load_gap
 from trimtab.typing import FloatArray
 

@@ -10,9 +10,10 @@ import pinocchio as pin
 import pytest
 import yaml
 
-from trimtab.arm import Arm, arm_names, load_arm
+from trimtab.arm import Arm, load_arm
 from trimtab.dynamics import RigidBody
 from trimtab.errors import ConfigError
+from trimtab.names import arm_names
 from trimtab.share import share_directory
 
 URDF = "so101.urdf"
@@ -162,7 +163,10 @@ BROKEN: dict[str, tuple[Edit, str]] = {
     ),
     "joint missing": (lambda d: d["joints"].pop("wrist_roll"), r"joints\.wrist_roll must be under joints or locked_joints"),
     "gripper not locked": (lambda d: d.pop("locked_joints"), r"joints\.gripper must be under joints or locked_joints"),
-    "joint twice": (lambda d: d["locked_joints"].update(wrist_roll=0.0), r"joints\.wrist_roll is both controlled and locked"),
+    "joint twice": (
+        lambda d: d["locked_joints"].update(wrist_roll=0.0),
+        r"joints\.wrist_roll is both controlled and locked",
+    ),
     "locked joint unknown": (lambda d: d["locked_joints"].update(claw=0.0), r"locked_joints\.claw is no movable joint"),
     "locked beyond its limit": (lambda d: d["locked_joints"].update(gripper=1.8), r"locked_joints\.gripper must lie within"),
     "locked at nothing": (lambda d: d["locked_joints"].update(gripper=None), r"locked_joints\.gripper must be a finite"),

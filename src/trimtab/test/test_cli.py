@@ -15,17 +15,17 @@ import pytest
 
 from trimtab import bag
 from trimtab import simulate as simulation
-from trimtab.arm import Arm, arm_names, load_arm
+from trimtab.arm import Arm, load_arm
 from trimtab.bag import read_log, write_log
 from trimtab.cli import main as cli
 from trimtab.cli import run
 from trimtab.cli.main import main
 from trimtab.control.friction import FrictionModel, load_friction
-from trimtab.control.stack import CONTROLLERS
 from trimtab.dynamics import RigidBody
 from trimtab.faults import Fault, Level
-from trimtab.plant import load_gap, plant_names
-from trimtab.reference import REFERENCES, Trajectory, make_reference
+from trimtab.names import CONTROLLERS, REFERENCES, arm_names, plant_names
+from trimtab.plant import load_gap
+from trimtab.reference import Trajectory, make_reference
 from trimtab.runlog import RunLog
 from trimtab.simulate import simulate
 

@@ -1,5 +1,6 @@
 """The rigid-body model against sources of their own: DH tables, MuJoCo, finite differences and energy."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -107,6 +108,18 @@ def test_tool_jacobian_is_the_slope_of_the_tool_position(arm: Arm, body: RigidBo
         np.testing.assert_allclose(body.tool_jacobian(q), np.transpose(slope), atol=1e-8)
 
 
+def test_tool_pose_and_jacobian_are_given_in_the_base_frame_wherever_the_arm_is_mounted(random_states: States) -> None:
+    """The WAM's base leant over in the world: nothing changes as seen from the base, but gravity does."""
+    arm = load_arm("wam")
+    text, count = re.subn(r'(name="world_joint".*?rpy=)"[^"]*"', r'\1"0.3 -0.5 0.7"', arm.urdf_xml, count=1, flags=re.DOTALL)
+    assert count == 1
+    upright, leaning = RigidBody(arm), RigidBody(replace(arm, urdf_xml=text))
+    for q, _, _ in random_states(arm, 20):
+        assert_same_pose(leaning.tool_pose(q).homogeneous, upright.tool_pose(q).homogeneous)
+        np.testing.assert_allclose(leaning.tool_jacobian(q), upright.tool_jacobian(q), atol=1e-12)
+        assert np.abs(leaning.gravity(q) - upright.gravity(q)).max() > 1.0
+
+
 # --- dynamics -----------------------------------------------------------------------------------------------------------
 
 
@@ -153,7 +166,10 @@ def test_coriolis_matrix_is_christoffels(arm: Arm, body: RigidBody, random_state
     step = 1e-5
     for q, qd, _ in random_states(arm, 20):
         slope = np.array(
-            [(body.mass_matrix(q + step * unit) - body.mass_matrix(q - step * unit)) / (2.0 * step) for unit in np.eye(arm.dof)]
+            [
+                (body.mass_matrix(q + step * unit) - body.mass_matrix(q - step * unit)) / (2.0 * step)
+                for unit in np.eye(arm.dof)
+            ]
         )  # slope[k, i, j] = dM_ij / dq_k
         wanted = 0.5 * np.einsum("kij,k->ij", slope, qd)
         wanted += 0.5 * (np.einsum("jik,k->ij", slope, qd) - np.einsum("ijk,k->ij", slope, qd))

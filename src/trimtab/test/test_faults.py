@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 
 from trimtab.faults import FaultLatch, Level
 
-TRIPS = st.lists(st.tuples(st.sampled_from([Level.HOLD, Level.DAMP, Level.STOP]), st.sampled_from(["gone", "fast", "far"])), max_size=12)
+TRIPS = st.lists(
+    st.tuples(st.sampled_from([Level.HOLD, Level.DAMP, Level.STOP]), st.sampled_from(["gone", "fast", "far"])), max_size=12
+)
 
 
 @given(TRIPS)

@@ -93,7 +93,9 @@ def test_malformed_yaml_is_refused_with_its_line(file: Path) -> None:
         fields_of(file, "a: 1\nb: 2\nc: 3: 4\nd: 5\n")
 
 
-@pytest.mark.parametrize("text", ["a: 2024-13-45", "a: !!int word", "a: !!float word", "a: !unknown 3", "a: \x01", "? [b]\n: 1"])
+@pytest.mark.parametrize(
+    "text", ["a: 2024-13-45", "a: !!int word", "a: !!float word", "a: !unknown 3", "a: \x01", "? [b]\n: 1"]
+)
 def test_a_value_that_yaml_cannot_build_is_refused_with_the_file(file: Path, text: str) -> None:
     with pytest.raises(ConfigError, match=r"file\.yaml"):
         fields_of(file, text)

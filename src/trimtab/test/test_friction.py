@@ -109,7 +109,10 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "joint unknown": (lambda d: d["joints"].update(tail={}), r"joints\.tail is not a known field"),
     "field missing": (lambda d: d["joints"]["elbow_flex"].pop("offset"), r"joints\.elbow_flex\.offset is missing"),
     "field unknown": (lambda d: d["joints"]["elbow_flex"].update(x=1), r"joints\.elbow_flex\.x is not a known field"),
-    "nan": (lambda d: d["joints"]["elbow_flex"].update(viscous=float("nan")), r"joints\.elbow_flex\.viscous must be a finite"),
+    "nan": (
+        lambda d: d["joints"]["elbow_flex"].update(viscous=float("nan")),
+        r"joints\.elbow_flex\.viscous must be a finite",
+    ),
     "no speed": (lambda d: d["joints"]["elbow_flex"].update(speed=0.0), r"joints\.elbow_flex\.speed must lie within"),
     "top field unknown": (lambda d: d.update(note="x"), "note is not a known field"),
 }
@@ -152,7 +155,9 @@ def test_an_arm_without_friction_has_none(arm: Arm, body: RigidBody, record: Cal
 def test_friction_never_drives_whatever_the_log_says(so101: Arm, record: Callable[..., Log]) -> None:
     body = RigidBody(so101)
     truth = model_of(so101)
-    log = record(so101, body, FrictionModel(so101.joints, -truth.coulomb, -truth.viscous, truth.speed, truth.inertia, truth.offset))
+    log = record(
+        so101, body, FrictionModel(so101.joints, -truth.coulomb, -truth.viscous, truth.speed, truth.inertia, truth.offset)
+    )
     found = fit_friction(so101, body, log.t, log.q, log.qd, log.torque)
     assert (found.coulomb >= 0.0).all()
     assert (found.viscous >= 0.0).all()

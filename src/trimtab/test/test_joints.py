@@ -41,7 +41,9 @@ def test_a_stream_may_change_its_order(message: tuple[list[str], dict[str, float
 
 
 @given(messages(), st.data())
-def test_missing_joint_is_refused_by_name(message: tuple[list[str], dict[str, float], list[str]], data: st.DataObject) -> None:
+def test_missing_joint_is_refused_by_name(
+    message: tuple[list[str], dict[str, float], list[str]], data: st.DataObject
+) -> None:
     joints, values, names = message
     gone = data.draw(st.sampled_from(joints))
     left = [name for name in names if name != gone]
@@ -51,7 +53,9 @@ def test_missing_joint_is_refused_by_name(message: tuple[list[str], dict[str, fl
 
 
 @given(messages(), st.data())
-def test_repeated_joint_is_refused_by_name(message: tuple[list[str], dict[str, float], list[str]], data: st.DataObject) -> None:
+def test_repeated_joint_is_refused_by_name(
+    message: tuple[list[str], dict[str, float], list[str]], data: st.DataObject
+) -> None:
     joints, values, names = message
     twice = data.draw(st.sampled_from(names))
     names = [*names, twice]

@@ -15,7 +15,8 @@ import yaml
 from trimtab.arm import Arm
 from trimtab.dynamics import RigidBody
 from trimtab.errors import ConfigError
-from trimtab.plant import Plant, PlantGap, load_gap, plant_names
+from trimtab.names import plant_names
+from trimtab.plant import Plant, PlantGap, load_gap
 from trimtab.plant.gap import Friction, Thermal
 from trimtab.share import share_directory
 from trimtab.typing import FloatArray
@@ -26,9 +27,7 @@ Weightless = Callable[..., Plant]
 
 def friction_of(arm: Arm, coulomb: float = 0.05, breakaway: float = 0.1, viscous: float = 0.0) -> Friction:
     """Shares of the torque limit; the Stribeck speed is 2 % of the velocity limit."""
-    return Friction(
-        coulomb * arm.torque, breakaway * arm.torque, 0.02 * arm.velocity, viscous * arm.torque / arm.velocity
-    )
+    return Friction(coulomb * arm.torque, breakaway * arm.torque, 0.02 * arm.velocity, viscous * arm.torque / arm.velocity)
 
 
 def unit(arm: Arm, i: int) -> FloatArray:
@@ -48,7 +47,9 @@ def test_time_goes_by_control_periods(arm: Arm, gap_of: Gap) -> None:
     assert plant.time == pytest.approx(10 * arm.period)
 
 
-def test_a_torque_gives_the_acceleration_of_the_model(arm: Arm, body: RigidBody, gap_of: Gap, weightless: Weightless) -> None:
+def test_a_torque_gives_the_acceleration_of_the_model(
+    arm: Arm, body: RigidBody, gap_of: Gap, weightless: Weightless
+) -> None:
     plant = weightless(arm, gap_of(arm))
     torque = 0.05 * arm.torque * np.where(np.arange(arm.dof) % 2, 1.0, -1.0)
     plant.step(torque)
@@ -91,6 +92,14 @@ def test_the_robots_own_gravity_compensation_knows_no_payload(ur5e: Arm, gap_of:
         sag.append(np.abs(plant.measure()[0] - ur5e.home).max())
     assert sag[0] < 1e-9
     assert sag[1] > 1e-2
+
+
+def test_the_robots_own_gravity_compensation_is_there_from_the_start(ur5e: Arm, gap_of: Gap) -> None:
+    """A late drive is late with our commands; it does not drop the arm at power-up."""
+    plant = Plant(ur5e, gap_of(ur5e, delay=0.01))
+    for _ in range(500):
+        plant.step(np.zeros(ur5e.dof))
+    assert np.abs(plant.measure()[0] - ur5e.home).max() < 1e-6
 
 
 # --- delay --------------------------------------------------------------------------------------------------------------
@@ -146,7 +155,7 @@ def test_the_link_lags_the_motor_by_no_more_than_the_play(arm: Arm, gap_of: Gap,
         plant.step(np.clip(arm.kp * (target - q) - 0.5 * arm.kd * qd, -arm.torque, arm.torque))
     played = np.array(lag)
     assert np.abs(moved).max(axis=0).min() > 0.03, "every motor moves"
-    assert np.abs(played).max() < 0.5 * play + 0.002, "the stop is hard but not infinitely so"
+    assert np.abs(played).max() < 0.5 * play + 0.003, "the stop is hard but not infinitely so"
     # Once things swing, each link is on either side in turn: the reversal shows.
     assert played[len(played) // 3 :].max(axis=0).min() > 0.4 * play
     assert played[len(played) // 3 :].min(axis=0).max() < -0.4 * play
@@ -375,7 +384,13 @@ def test_files_state_shares_of_the_arms_own_figures(arm: Arm, tmp_path: Path) ->
     assert gap.thermal == Thermal(0.002, 60.0, 100.0, 20.0)
     np.testing.assert_allclose(gap.ripple, 0.01 * arm.torque)
     assert gap.encoder_step == pytest.approx(2.0 * np.pi / 4096)
-    assert (gap.armature_factor, gap.delay, gap.backlash, gap.ripple_cycles, gap.velocity_noise) == (1.2, 0.002, 0.001, 24, 0.003)
+    assert (gap.armature_factor, gap.delay, gap.backlash, gap.ripple_cycles, gap.velocity_noise) == (
+        1.2,
+        0.002,
+        0.001,
+        24,
+        0.003,
+    )
 
 
 def test_every_plant_loads_for_every_arm(arm: Arm) -> None:
@@ -401,7 +416,10 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "number expected": (lambda d: d.update(backlash="little"), "backlash must be a finite number, not 'little'"),
     "nan": (lambda d: d["payload"].update(mass=float("nan")), r"payload\.mass must be a finite number"),
     "more than the rated payload": (lambda d: d["payload"].update(mass=1.1), r"payload\.mass must lie within \[0, 1\]"),
-    "breakaway below Coulomb": (lambda d: d["friction"].update(breakaway_factor=0.9), r"friction\.breakaway_factor must lie"),
+    "breakaway below Coulomb": (
+        lambda d: d["friction"].update(breakaway_factor=0.9),
+        r"friction\.breakaway_factor must lie",
+    ),
     "negative delay": (lambda d: d.update(delay=-0.001), "delay must lie within"),
     "negative noise": (lambda d: d.update(velocity_noise=-1), "velocity_noise must lie within"),
 }

@@ -18,7 +18,9 @@ MODULES = sorted(module.name for module in pkgutil.walk_packages([str(PACKAGE)],
 
 
 def test_every_source_file_is_a_module_that_gets_imported_here() -> None:
-    named = {".".join(("trimtab", *file.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__") for file in SOURCES}
+    named = {
+        ".".join(("trimtab", *file.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__") for file in SOURCES
+    }
     assert named - {"trimtab"} == set(MODULES)
     assert len(MODULES) > 20
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pinocchio as pin
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,8 @@ from trimtab.arm import Arm
 from trimtab.control import Desired
 from trimtab.dynamics import RigidBody
 from trimtab.errors import ConfigError, ReferenceRefused
-from trimtab.reference import REFERENCES, Trajectory, check_trajectory, make_reference
+from trimtab.names import REFERENCES
+from trimtab.reference import Trajectory, check_trajectory, make_reference
 from trimtab.reference.excitation import reach, waypoints
 from trimtab.reference.ik import solve_position
 from trimtab.reference.shapes import SHAPES, infinity, plum_blossom, shape_trajectory, smooth_phase
@@ -235,12 +237,14 @@ def test_what_is_accepted_breaks_no_limit_at_any_instant(
     if way > 1e-3:
         tight = np.array(so101.upper)
         tight[2] = position.max() - 1e-3 * way
-        with pytest.raises(ReferenceRefused, match="'elbow_flex' .* upper limit"):
-            check_trajectory(replace(so101, lower=so101.lower - 9.0, upper=tight, velocity=so101.velocity + 99.0), trajectory)
+        with pytest.raises(ReferenceRefused, match=r"'elbow_flex' .* upper limit"):
+            check_trajectory(
+                replace(so101, lower=so101.lower - 9.0, upper=tight, velocity=so101.velocity + 99.0), trajectory
+            )
     if np.abs(speed).max() > 1e-3:
         slow = np.array(so101.velocity)
         slow[2] = (1.0 - 1e-3) * np.abs(speed).max()
-        with pytest.raises(ReferenceRefused, match="'elbow_flex' .* velocity limit"):
+        with pytest.raises(ReferenceRefused, match=r"'elbow_flex' .* velocity limit"):
             check_trajectory(replace(so101, lower=so101.lower - 9.0, upper=so101.upper + 9.0, velocity=slow), trajectory)
 
 
@@ -264,6 +268,17 @@ def test_every_reference_suits_every_arm(name: str, arm: Arm, body: RigidBody) -
     assert np.ptp(q, axis=0).max() > 0.2, "the arm really moves"
 
 
+@pytest.mark.parametrize("name", REFERENCES)
+def test_no_reference_drives_the_tool_into_the_floor(name: str, arm: Arm, body: RigidBody) -> None:
+    trajectory = make_reference(name, body, 10.0)
+    q, _, _ = trajectory.sample(np.arange(0.0, trajectory.duration, 0.02))
+    pose = body.model.createData()
+    tool = body.model.getFrameId(arm.tool_frame)
+    for row in q:
+        pin.framesForwardKinematics(body.model, pose, row)
+        assert pose.oMf[tool].translation[2] > 0.0
+
+
 @pytest.mark.parametrize("name", ["sweep", "chirp", "reach"])
 def test_joint_space_references_move_every_joint_both_ways(name: str, arm: Arm, body: RigidBody) -> None:
     _, qd, _ = make_reference(name, body, 10.0).sample(np.arange(0.0, 10.0, 1e-2))
@@ -274,7 +289,7 @@ def test_joint_space_references_move_every_joint_both_ways(name: str, arm: Arm, 
 
 @pytest.mark.parametrize("duration", [1.0, 0.0, -3.0, float("nan"), float("inf")])
 def test_a_duration_that_makes_no_sense_is_refused(duration: float, so101: Arm) -> None:
-    with pytest.raises(ConfigError, match="a reference needs"):
+    with pytest.raises(ConfigError, match="a reference takes"):
         make_reference("sweep", RigidBody(so101), duration)
 
 
@@ -374,7 +389,9 @@ def test_inverse_kinematics_stays_where_it_is_when_there_already(arm: Arm, body:
 
 
 def test_inverse_kinematics_refuses_a_point_out_of_reach(arm: Arm, body: RigidBody) -> None:
-    with pytest.raises(ReferenceRefused, match=rf"{arm.name} cannot put its tool at \(5\.000, 0\.000, 1\.000\) m .* mm are left"):
+    with pytest.raises(
+        ReferenceRefused, match=rf"{arm.name} cannot put its tool at \(5\.000, 0\.000, 1\.000\) m .* mm are left"
+    ):
         solve_position(body, np.array([5.0, 0.0, 1.0]), arm.home, arm.home)
 
 

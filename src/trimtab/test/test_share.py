@@ -82,3 +82,19 @@ def test_found_nowhere_is_an_error_that_says_where_it_looked(tmp_path: Path) -> 
     assert found.returncode == 1
     assert "no config/arms folder found" in found.stderr
     assert str(tmp_path / "prefix" / "share" / "trimtab") in found.stderr
+
+
+def test_every_name_has_something_behind_it() -> None:
+    """The light list of names and the heavy tables that it stands for must not drift apart."""
+    from trimtab.control import stack
+    from trimtab.names import LAWS, REFERENCES
+    from trimtab.reference import catalogue
+
+    assert tuple(stack._LAWS) == LAWS
+    assert tuple(catalogue._BUILDERS) == REFERENCES
+
+
+def test_checking_names_needs_no_library() -> None:
+    """`ros2 launch` runs with the system's Python, which may lack pinocchio and MuJoCo."""
+    code = "import sys, trimtab.names; sys.exit(any(m in sys.modules for m in ('numpy', 'pinocchio', 'mujoco', 'scipy')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -5,13 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from trimtab.arm import Arm, arm_names, load_arm
+from trimtab.arm import Arm, load_arm
 from trimtab.control.friction import FrictionModel
 from trimtab.dynamics import RigidBody
 from trimtab.errors import ConfigError
 from trimtab.faults import Level
 from trimtab.metrics import Score, score
-from trimtab.plant import PlantGap, load_gap, plant_names
+from trimtab.names import arm_names, plant_names
+from trimtab.plant import PlantGap, load_gap
 from trimtab.reference import Trajectory, make_reference
 from trimtab.runlog import RunLog
 from trimtab.simulate import SETTLE, friction_for, identify_friction, simulate, steps_of
@@ -76,6 +77,17 @@ def test_no_fault_and_bounded_errors(bench: Bench, name: str, plant: str, contro
     assert all(joint.over_velocity == 0.0 for joint in result.joints)
 
 
+@pytest.mark.parametrize("controller", ["observer", "adaptive", "adaptive+observer"])
+@pytest.mark.parametrize("duration", [5.25, 5.5, 5.75])
+@pytest.mark.parametrize("name", arm_names())
+def test_no_chatter_when_the_reference_is_a_little_faster(bench: Bench, name: str, duration: float, controller: str) -> None:
+    """Delay, play and noise together: where a margin is thin, some speeds start a limit cycle and others do not."""
+    arm, body, _ = bench.arm(name)
+    result = score(simulate(arm, load_gap("field", arm), controller, make_reference("plum", body, duration)), arm, body)
+    assert result.fault is None
+    assert result.roughness < 1.5
+
+
 @pytest.mark.parametrize("name", arm_names())
 def test_without_a_gap_computed_torque_tracks_to_a_milliradian(bench: Bench, name: str) -> None:
     result = bench.score(name, "nominal", "computed_torque")
@@ -105,7 +117,7 @@ def test_compensation_beats_computed_torque_under_a_payload(bench: Bench, name: 
 @pytest.mark.parametrize("controller", ["integral", "friction", "observer", "adaptive", "friction+adaptive+observer"])
 @pytest.mark.parametrize("name", arm_names())
 def test_compensation_does_no_harm_where_nothing_is_to_compensate(bench: Bench, name: str, controller: str) -> None:
-    assert bench.score(name, "nominal", controller).rmse < 1.3 * bench.score(name, "nominal", "computed_torque").rmse
+    assert bench.score(name, "nominal", controller).rmse < 1.5 * bench.score(name, "nominal", "computed_torque").rmse
 
 
 ARRAYS = ("t", "q", "qd", "q_link", "q_des", "qd_des", "torque", "limited")
@@ -136,7 +148,9 @@ def test_friction_is_identified_only_for_those_who_ask(so101: Arm) -> None:
         simulate(so101, gap, "friction", make_reference("reach", RigidBody(so101), 3.0))
 
 
-def test_a_log_says_what_was_run_and_has_a_row_per_period(arm: Arm, body: RigidBody, gap_of: Callable[..., PlantGap]) -> None:
+def test_a_log_says_what_was_run_and_has_a_row_per_period(
+    arm: Arm, body: RigidBody, gap_of: Callable[..., PlantGap]
+) -> None:
     trajectory = make_reference("reach", body, 3.0)
     done: list[int] = []
     log = simulate(arm, gap_of(arm), "pd", trajectory, reference="reach", seed=9, progress=done.append)

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab.arm import Arm, arm_names, load_arm
+from trimtab.arm import Arm, load_arm
 from trimtab.control import make_controller
 from trimtab.dynamics import RigidBody
 from trimtab.errors import ReferenceRefused
 from trimtab.faults import Level
+from trimtab.names import arm_names
 from trimtab.plant import Plant, PlantGap
 from trimtab.reference import Trajectory, make_reference
 from trimtab.step import START_TOLERANCE, ControlStep, StepResult
@@ -348,20 +349,23 @@ def test_a_trajectory_that_does_not_start_at_the_arm_is_refused(arm: Arm) -> Non
         control.follow(Trajectory(np.array([0.0, 2.0]), q, still, still), 0.0)
 
 
-def _bad_trajectories(arm: Arm) -> dict[str, Callable[[], Trajectory]]:
+def _bad_trajectories(arm: Arm) -> dict[str, tuple[Callable[[], Trajectory], str]]:
     far = np.array([arm.home, arm.upper + 0.01])
     still = np.zeros_like(far)
+    more = np.zeros((2, arm.dof + 1))
+    top = np.array([arm.upper, arm.upper])
     return {
-        "position": lambda: Trajectory(np.array([1.0, 60.0]), far, still, still),
-        "velocity": lambda: move(arm, 0.3, duration=0.02, first=1.0),
-        "approach": lambda: Trajectory(np.array([0.01, 1.0]), np.array([arm.upper, arm.upper]), still, still),
-        "elsewhere": lambda: Trajectory(np.array([0.0, 60.0]), np.array([arm.upper, arm.home]), still, still),
-        "joints": lambda: Trajectory(np.array([0.0, 1.0]), np.zeros((2, arm.dof + 1)), *[np.zeros((2, arm.dof + 1))] * 2),
+        "position": (lambda: Trajectory(np.array([1.0, 60.0]), far, still, still), "upper limit"),
+        "velocity": (lambda: move(arm, 0.3, duration=0.02, first=1.0), "velocity limit"),
+        "approach": (lambda: Trajectory(np.array([0.01, 1.0]), top, still, still), "velocity limit"),
+        "elsewhere": (lambda: Trajectory(np.array([0.0, 60.0]), top, still, still), "the trajectory starts with"),
+        "joints": (lambda: Trajectory(np.array([0.0, 1.0]), more, more, more), "joints"),
     }
 
 
 @pytest.mark.parametrize("case", ["position", "velocity", "approach", "elsewhere", "joints"])
 def test_a_refused_trajectory_leaves_the_old_one_running(case: str, arm: Arm, gap_of: Callable[..., PlantGap]) -> None:
+    bad, reason = _bad_trajectories(arm)[case]
     traces = []
     for refuse in (False, True):
         loop = Loop(arm, gap_of(arm))
@@ -369,8 +373,8 @@ def test_a_refused_trajectory_leaves_the_old_one_running(case: str, arm: Arm, ga
         loop.control.follow(move(arm, 0.2), loop.now)
         loop.run(0.5)
         if refuse:
-            with pytest.raises(ReferenceRefused):
-                loop.control.follow(_bad_trajectories(arm)[case](), loop.now)
+            with pytest.raises(ReferenceRefused, match=reason):
+                loop.control.follow(bad(), loop.now - arm.period)
         traces.append([result.torque.tolist() for result in loop.run(0.5) if result.torque is not None])
     assert traces[0] == traces[1]
     assert len(traces[0]) == round(0.5 * arm.rate)
@@ -446,3 +450,52 @@ def test_cancel_brings_the_reference_to_rest(loop: Loop) -> None:
     assert np.abs(loop.plant.measure()[0] - last.q).max() < 1e-3
     assert not loop.control.busy(loop.now)
     assert {result.level for result in results} == {Level.NOMINAL}
+
+
+def test_a_trajectory_that_starts_at_another_speed_is_refused(arm: Arm) -> None:
+    for share, fine in ((0.04, True), (0.06, False)):
+        control = step_of(arm)
+        control.step(arm.home, rest_of(arm), 0.0)
+        q, qd = np.array([arm.home, arm.home]), np.zeros((2, arm.dof))
+        qd[0, 1] = share * arm.velocity[1]
+        trajectory = Trajectory(np.array([0.0, 1.0]), q, qd, np.zeros_like(q))
+        if fine:
+            control.follow(trajectory, 0.0)
+        else:
+            with pytest.raises(ReferenceRefused, match=f"starts with joint '{arm.joints[1]}' at {qd[0, 1]:.3f} rad/s"):
+                control.follow(trajectory, 0.0)
+
+
+def test_a_trajectory_that_started_long_ago_is_refused(arm: Arm) -> None:
+    control = step_of(arm)
+    control.step(arm.home, rest_of(arm), 10.0)
+    with pytest.raises(ReferenceRefused, match=r"started 0\.200 s ago"):
+        control.follow(move(arm, 0.1), 9.8)
+    control.follow(move(arm, 0.1), 9.95)
+
+
+def test_a_trajectory_may_wait_for_its_start_while_the_arm_rests(loop: Loop) -> None:
+    loop.run(0.1)
+    start = loop.now + 0.3
+    loop.control.follow(move(loop.arm, 0.2), start)
+    waiting = loop.run(0.3 - loop.arm.period)
+    assert all(result.desired.q.tolist() == loop.arm.home.tolist() for result in waiting)
+    loop.run(2.1)
+    assert loop.control.desired is not None
+    np.testing.assert_allclose(loop.control.desired.q, loop.arm.home + 0.2)
+
+
+def test_a_step_may_be_given_its_own_timeout(arm: Arm) -> None:
+    body = RigidBody(arm)
+    control = ControlStep(arm, body, make_controller("pd", arm, body), state_timeout=1.0)
+    control.step(arm.home, rest_of(arm), 0.0)
+    assert control.step(arm.home, rest_of(arm), 0.9).level is Level.NOMINAL
+    assert control.step(arm.home, rest_of(arm), 2.0).level is Level.STOP
+
+
+def test_a_stamp_that_is_no_number_stops_the_arm(arm: Arm) -> None:
+    control = step_of(arm, "pd")
+    control.step(arm.home, rest_of(arm), 0.0)
+    result = control.step(arm.home, rest_of(arm), float("nan"))
+    assert result.level is Level.STOP
+    assert result.torque is None

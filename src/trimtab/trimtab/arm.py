@@ -12,7 +12,7 @@ from urdf_parser_py import urdf
 from trimtab.errors import ConfigError
 from trimtab.fields import Fields
 from trimtab.joints import JointOrder
-from trimtab.share import names_in, resolve, share_directory
+from trimtab.share import resolve, share_directory
 from trimtab.typing import FloatArray
 
 LIMIT_TOLERANCE = 1e-6  # rad; the contract may round a limit of the URDF, not widen it
@@ -152,11 +152,6 @@ class Arm:
         return JointOrder(self.joints)
 
 
-def arm_names() -> list[str]:
-    """Names of the arms in `config/arms`."""
-    return names_in("config/arms")
-
-
 def load_arm(name_or_path: str | Path) -> Arm:
     """Loads an arm by name (`ur5e`) or by the path of its contract, and checks all of it."""
     file = resolve(name_or_path, "config/arms", "arm")
@@ -215,7 +210,10 @@ def _urdf_path(name: str, file: Path) -> Path:
 
 def _parse_urdf(file: Path) -> Any:
     try:
-        return urdf.URDF.from_xml_string(file.read_bytes())
+        robot = urdf.URDF.from_xml_string(file.read_bytes())
+        for joint in robot.joints:  # every link must hang on the one root
+            robot.get_chain(robot.get_root(), joint.child)
+        return robot
     except Exception as error:  # urdf_parser_py raises whatever its XML reflection runs into
         raise ConfigError(f"{file}: is not a valid URDF: {error}") from error
 
@@ -319,8 +317,9 @@ def _with_fixed_joints(robot: Any, locked: Fields) -> str:
     """The URDF's XML with each locked joint replaced by a fixed one at its given position."""
     for name in locked.names():
         joint = robot.joint_map[name]
-        limit = joint.limit
-        position = locked.number(name, low=limit.lower, high=limit.upper)
+        limit = joint.limit  # a continuous joint has none
+        low, high = (limit.lower, limit.upper) if limit is not None else (-math.inf, math.inf)
+        position = locked.number(name, low=low, high=high)
         origin = joint.origin or urdf.Pose(xyz=[0.0, 0.0, 0.0], rpy=[0.0, 0.0, 0.0])
         placement = pin.SE3(pin.rpy.rpyToMatrix(*(origin.rpy or [0.0] * 3)), np.array(origin.xyz or [0.0] * 3))
         axis = np.array(joint.axis or [1.0, 0.0, 0.0])

@@ -6,18 +6,25 @@ from trimtab.dynamics import RigidBody
 from trimtab.faults import FaultLatch, Level
 from trimtab.typing import FloatArray
 
+STALE_PERIODS = 5  # a torque held for longer than this accelerates an arm too far
+
 
 class CommandGate:
-    """Passes fresh commands on; otherwise damps the arm, and after a fault goes on damping until it is reset.
+    """Passes fresh commands on; damps the arm while there is none, and after a fault until it is reset.
 
-    Times are of a steady clock [s]. Before the first command the arm is damped too, without that being a fault.
+    Times are of a steady clock [s]. A command is fresh for a few control periods; then the arm is damped, and when the
+    time-out has passed as well, that becomes a fault. Before the first command the arm is damped too.
     """
 
-    def __init__(self, arm: Arm, body: RigidBody, timeout: float) -> None:
-        """timeout: how old the newest command may be [s]."""
+    def __init__(self, arm: Arm, body: RigidBody, timeout: float, fresh: float | None = None) -> None:
+        """timeout: how old the newest command may be before that is a fault [s]; fresh: before it is damped [s].
+
+        A simulation that waits for each command sets both alike, so that a slow machine changes nothing.
+        """
         self.latch = FaultLatch()
         self.timeout = timeout
         self._damp = Damp(arm, body)
+        self._fresh = STALE_PERIODS * arm.period if fresh is None else fresh
         self._limit = arm.torque
         self._command: FloatArray | None = None
         self._arrival = 0.0
@@ -44,8 +51,8 @@ class CommandGate:
         age = self.age(now)
         if age is not None and age > self.timeout:
             self.latch.trip(Level.DAMP, f"no command for {age:.3f} s (allowed {self.timeout:g} s)", now)
-        command = self._command if self.latch.level is Level.NOMINAL else None
-        torque = self._damp.torque(q, qd) if command is None else command
+        fresh = age is not None and age <= self._fresh and self.latch.level is Level.NOMINAL
+        torque = self._command if fresh and self._command is not None else self._damp.torque(q, qd)
         return torque.clip(-self._limit, self._limit)
 
     def reset(self) -> None:

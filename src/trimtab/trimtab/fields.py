@@ -35,6 +35,8 @@ class Fields:
             line = f" line {mark.line + 1}" if mark is not None else ""
             problem = getattr(error, "problem", None) or "malformed"
             raise ConfigError(f"{file}:{line} is not valid YAML: {problem}") from error
+        except ValueError as error:  # a date or a tagged number that cannot be built
+            raise ConfigError(f"{file}: is not valid YAML: {error}") from error
 
     def error(self, field: str, problem: str) -> ConfigError:
         """An error that names the file and the field."""
@@ -93,7 +95,11 @@ class Fields:
             raise self.error(next(iter(self._left)), "is not a known field")
 
     def _finite(self, field: str, value: Any, low: float, high: float) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        try:
+            finite = not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
+        except OverflowError:  # a whole number beyond all floats
+            finite = False
+        if not finite:
             raise self.error(field, f"must be a finite number, not {value!r}")
         if not low <= value <= high:
             raise self.error(field, f"must lie within [{low:g}, {high:g}], not {value!r}")

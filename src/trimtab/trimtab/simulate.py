@@ -7,8 +7,8 @@ import numpy as np
 from trimtab.arm import Arm
 from trimtab.control import make_controller
 from trimtab.control.friction import FrictionModel, fit_friction
-from trimtab.control.stack import needs_friction
 from trimtab.dynamics import RigidBody
+from trimtab.names import needs_friction
 from trimtab.plant import Plant, PlantGap
 from trimtab.reference import Trajectory, make_reference
 from trimtab.runlog import RunLog

@@ -81,6 +81,8 @@ class ControlStep:
             raise ReferenceRefused(f"the trajectory started {last - start:.3f} s ago; a stamp of zero means `now`")
         if start > last and self.busy(last):
             raise ReferenceRefused("a trajectory is under way; a new one must start now (a stamp of zero), not later")
+        if trajectory.t[0] < 0.0:
+            raise ReferenceRefused(f"the trajectory's first point lies {-trajectory.t[0]:.3f} s before its start")
         if trajectory.dof == self.arm.dof:
             if trajectory.t[0] > 0.0:
                 trajectory = trajectory.preceded_by(now, float(trajectory.t[0]))

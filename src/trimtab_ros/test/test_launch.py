@@ -90,7 +90,7 @@ def test_every_argument_is_declared_with_description_and_choices(name, table):
     }
     assert set(declared) == {argument.name for argument in table}
     for argument in table:
-        assert declared[argument.name].description == argument.description
+        assert declared[argument.name].description.startswith(argument.description)
         assert tuple(declared[argument.name].choices or ()) == argument.choices
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from trimtab.arm import arm_names
 from trimtab.errors import ConfigError
+from trimtab.names import arm_names
 from trimtab_ros.plan import arguments, fleet_arguments, fleet_plan, plan
 
 

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import traceback
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -110,6 +111,9 @@ class ManagedNode(LifecycleNode):
         except TrimtabError as error:
             self.get_logger().error(f"cannot {what}: {error}")
             return TransitionCallbackReturn.FAILURE
+        except Exception:  # rclpy would swallow it without a word
+            self.get_logger().error(f"cannot {what}:\n{traceback.format_exc()}")
+            return TransitionCallbackReturn.ERROR
         return TransitionCallbackReturn.SUCCESS
 
     # For the nodes ---------------------------------------------------------------------------------------------------

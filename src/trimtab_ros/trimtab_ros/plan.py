@@ -9,11 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trimtab.arm import arm_names
-from trimtab.control.stack import CONTROLLERS, needs_friction
 from trimtab.errors import ConfigError
-from trimtab.plant import plant_names
-from trimtab.reference import REFERENCES
+from trimtab.names import CONTROLLERS, REFERENCES, arm_names, needs_friction, plant_names
 
 PACKAGE = "trimtab_ros"
 LOCKSTEP_TIMEOUT = 5.0  # s of wall time; in lockstep nobody is late, only gone

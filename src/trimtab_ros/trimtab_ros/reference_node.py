@@ -10,7 +10,8 @@ from sensor_msgs.msg import JointState
 from trimtab.arm import load_arm
 from trimtab.dynamics import RigidBody
 from trimtab.errors import TrimtabError
-from trimtab.reference import REFERENCES, make_reference
+from trimtab.names import REFERENCES
+from trimtab.reference import make_reference
 from trimtab.reference.excitation import PEAK_SPEED
 from trimtab_ros.diagnostics import OK, WARN
 from trimtab_ros.managed import ManagedNode, run_node

@@ -50,8 +50,8 @@ class SimBridge(ManagedNode):
         self._plant = Plant(arm, load_gap(self.values["plant"], arm), self.values["seed"])
         self._order = arm.order()
         timeout = self.values["command_timeout"] or arm.timeouts.command
-        self._gate = CommandGate(arm, RigidBody(arm), timeout)
         self._lockstep = self.values["mode"] == "lockstep"
+        self._gate = CommandGate(arm, RigidBody(arm), timeout, fresh=timeout if self._lockstep else None)
         self._simulated_time = bool(self.get_parameter("use_sim_time").value) or self._lockstep
         self._meter = LoopMeter()
         self._stamp = 0

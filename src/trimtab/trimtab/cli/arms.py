@@ -32,7 +32,8 @@ def _arms(arguments: argparse.Namespace) -> int:
 
 def show() -> int:
     """Prints a line for each known arm; 1 if a contract among them is broken."""
-    from trimtab.arm import arm_names, load_arm
+    from trimtab.arm import load_arm
+    from trimtab.names import arm_names
 
     print(f"{'arm':<20} {'joints':>6} {'rate':>8}  gravity")
     broken = 0

@@ -73,10 +73,7 @@ def register(subparsers: Any) -> None:
 
 def names() -> str:
     """Names that the options take, and examples."""
-    from trimtab.arm import arm_names
-    from trimtab.control.stack import COMPENSATORS, LAWS
-    from trimtab.plant import plant_names
-    from trimtab.reference import REFERENCES
+    from trimtab.names import COMPENSATORS, LAWS, REFERENCES, arm_names, plant_names
 
     return f"""\
 names:
@@ -117,8 +114,8 @@ def prepare(arguments: argparse.Namespace) -> Setup:
     """Loads and checks everything that the arguments name."""
     from trimtab.arm import load_arm
     from trimtab.control.friction import load_friction
-    from trimtab.control.stack import needs_friction
     from trimtab.dynamics import RigidBody
+    from trimtab.names import needs_friction
     from trimtab.plant import load_gap
     from trimtab.reference import make_reference
 

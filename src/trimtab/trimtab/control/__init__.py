@@ -2,6 +2,6 @@
 
 from trimtab.control.base import ControlLaw, Desired
 from trimtab.control.behaviours import Damp, Hold
-from trimtab.control.stack import CONTROLLERS, ControllerStack, make_controller
+from trimtab.control.stack import ControllerStack, make_controller
 
-__all__ = ["CONTROLLERS", "ControlLaw", "ControllerStack", "Damp", "Desired", "Hold", "make_controller"]
+__all__ = ["ControlLaw", "ControllerStack", "Damp", "Desired", "Hold", "make_controller"]

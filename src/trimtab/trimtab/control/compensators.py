@@ -91,7 +91,10 @@ class MomentumObserver:
             self._integral = momentum.copy()
         else:
             self._integral += (self._applied + drift + self._estimate) * sample.dt
-            self._estimate = np.clip(self._bandwidth * (momentum - self._integral), -self._limit, self._limit)
+            estimate = self._bandwidth * (momentum - self._integral)
+            self._estimate = np.clip(estimate, -self._limit, self._limit)
+            # Where the bound holds, the integral follows: it must not wind up behind it.
+            self._integral += (estimate - self._estimate) / self._bandwidth
         return -self._estimate
 
     def explained(self) -> None:

@@ -84,6 +84,8 @@ def fit_friction(
     """
     if len(t) < MIN_ROWS:
         raise LogError(f"a friction fit needs at least {MIN_ROWS} rows, the log has {len(t)}")
+    if not all(np.isfinite(array).all() for array in (t, q, qd, torque)):
+        raise LogError("the log holds numbers that are not finite (a run that was stopped?); use a run without a fault")
     period = float(np.median(np.diff(t)))
     window = max(5, 2 * round(SMOOTHING_WINDOW / period / 2) + 1)
     speed = savgol_filter(qd, window, 2, axis=0)

@@ -12,35 +12,14 @@ from trimtab.control.friction import FrictionModel
 from trimtab.control.laws import ComputedTorque, PdGravity
 from trimtab.dynamics import RigidBody
 from trimtab.errors import ConfigError
+from trimtab.names import parse_controller
 from trimtab.typing import FloatArray
 
-LAWS: dict[str, Callable[[Arm, RigidBody], ControlLaw]] = {
+_LAWS: dict[str, Callable[[Arm, RigidBody], ControlLaw]] = {
     "pd": PdGravity,
     "computed_torque": ComputedTorque,
     "adaptive": SlotineLi,
 }
-COMPENSATORS = ("friction", "integral", "observer")
-CONTROLLERS = (*LAWS, *COMPENSATORS)
-"""Every word that a controller text may contain; a text without a law gets computed torque."""
-
-
-def parse_controller(text: str) -> tuple[str, tuple[str, ...]]:
-    """`friction+observer` -> (`computed_torque`, (`friction`, `observer`)); refuses unknown and repeated words."""
-    words = [word.strip() for word in text.split("+")]
-    for word in words:
-        if word not in CONTROLLERS:
-            raise ConfigError(f"unknown controller '{word}'; known: {', '.join(CONTROLLERS)}, joined by '+'")
-        if words.count(word) > 1:
-            raise ConfigError(f"controller '{text}' names '{word}' twice")
-    laws = [word for word in words if word in LAWS]
-    if len(laws) > 1:
-        raise ConfigError(f"controller '{text}' has two laws ({laws[0]}, {laws[1]}); take one of {', '.join(LAWS)}")
-    return (laws[0] if laws else "computed_torque"), tuple(word for word in COMPENSATORS if word in words)
-
-
-def needs_friction(text: str) -> bool:
-    """Whether this controller needs an identified friction model."""
-    return "friction" in parse_controller(text)[1]
 
 
 class ControllerStack:
@@ -91,5 +70,5 @@ def make_controller(text: str, arm: Arm, body: RigidBody, friction: FrictionMode
             compensators.append(IntegralAction(arm))
         else:
             compensators.append(MomentumObserver(arm, body))
-    law = LAWS[law_name](arm, body)
+    law = _LAWS[law_name](arm, body)
     return ControllerStack(law, compensators)

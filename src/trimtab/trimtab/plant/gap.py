@@ -11,7 +11,7 @@ import numpy as np
 
 from trimtab.arm import Arm
 from trimtab.fields import Fields
-from trimtab.share import names_in, resolve
+from trimtab.share import resolve
 from trimtab.typing import FloatArray
 
 
@@ -68,11 +68,6 @@ class PlantGap:
     """Quantisation of the measured position [rad]; 0 for none."""
     velocity_noise: float
     """Standard deviation of the measured velocity [rad/s]."""
-
-
-def plant_names() -> list[str]:
-    """Names of the plants in `config/plants`."""
-    return names_in("config/plants")
 
 
 def load_gap(name_or_path: str | Path, arm: Arm) -> PlantGap:

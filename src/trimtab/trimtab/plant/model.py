@@ -71,6 +71,7 @@ def _add_payload(spec: mujoco.MjSpec, arm: Arm, gap: PlantGap) -> None:
     spec.body(arm.tool_frame).add_body(
         name="payload",
         pos=gap.payload_offset,
+        ipos=[0.0, 0.0, 0.0],  # left out, MuJoCo takes `pos` a second time
         mass=gap.payload_mass,
         inertia=[gap.payload_mass * radius**2 * 2.0 / 3.0] * 3,
         explicitinertial=True,

@@ -48,8 +48,10 @@ class Plant:
         self._random = np.random.default_rng(self._seed)
         thermal = self.gap.thermal
         self._heat = np.full(self.arm.dof, thermal.initial if thermal else 0.0)
+        # Drives that compensate gravity have always done so: their torque is in the line already.
+        resting = np.zeros(self.arm.dof) if self._believed is None else self._believed.gravity(self.data.qpos[self._qpos])
         waiting = round(self.gap.delay / self.timestep)
-        self._line: deque[FloatArray] = deque([np.zeros(self.arm.dof)] * waiting)
+        self._line: deque[FloatArray] = deque([self._fade(resting)] * waiting)
 
     @property
     def time(self) -> float:
@@ -105,8 +107,12 @@ class Plant:
         if thermal is not None:
             load = (torque / self.arm.torque) ** 2
             self._heat += (thermal.rise * load - self._heat) * self.arm.period / thermal.time_constant
-            torque = torque * (1.0 - thermal.coefficient * self._heat)
-        return torque
+        return self._fade(torque)
+
+    def _fade(self, torque: FloatArray) -> FloatArray:
+        """What a warm motor makes of a torque [Nm]."""
+        thermal = self.gap.thermal
+        return torque if thermal is None else torque * (1.0 - thermal.coefficient * self._heat)
 
     def _set_stribeck(self) -> None:
         """MuJoCo's dry friction is a constraint with one bound per joint: the bound follows the Stribeck curve."""

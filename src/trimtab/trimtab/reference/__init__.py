@@ -1,7 +1,7 @@
 """References: trajectories, their generators, and the check that refuses what an arm must not do."""
 
-from trimtab.reference.catalogue import REFERENCES, make_reference
+from trimtab.reference.catalogue import make_reference
 from trimtab.reference.check import check_trajectory
 from trimtab.reference.trajectory import Trajectory
 
-__all__ = ["REFERENCES", "Trajectory", "check_trajectory", "make_reference"]
+__all__ = ["Trajectory", "check_trajectory", "make_reference"]

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from trimtab.arm import Arm
 from trimtab.dynamics import RigidBody
 from trimtab.errors import ConfigError, ReferenceRefused
+from trimtab.names import REFERENCES
 from trimtab.reference.check import check_trajectory
 from trimtab.reference.excitation import chirp, reach, sweep
 from trimtab.reference.shapes import SHAPES, shape_trajectory
 from trimtab.reference.trajectory import Trajectory
 
 CLEARANCE = 0.03  # m between tool and floor
+LONGEST = 3600.0  # s
 EXTENTS = (1.0, 0.8, 0.6, 0.45, 0.3, 0.2)
 SHAPE_SHARE = 0.22  # of the distance from the base to the tool at home: size of a shape that suits the arm
 
@@ -39,15 +41,14 @@ _BUILDERS: dict[str, Callable[[RigidBody, float], Trajectory]] = {
     "sweep": lambda body, duration: _above_the_floor(sweep, body, duration),
     "chirp": lambda body, duration: _above_the_floor(chirp, body, duration),
 }
-REFERENCES = tuple(_BUILDERS)
 
 
 def make_reference(name: str, body: RigidBody, duration: float) -> Trajectory:
     """A reference by name, starting at the arm's home posture, checked against the arm's limits."""
     if name not in _BUILDERS:
         raise ConfigError(f"unknown reference '{name}'; known: {', '.join(REFERENCES)}")
-    if not duration > 1.0:
-        raise ConfigError(f"a reference needs more than one second, not {duration:g}")
+    if not 1.0 < duration <= LONGEST:
+        raise ConfigError(f"a reference takes more than one second and at most {LONGEST:g}, not {duration:g}")
     trajectory = _BUILDERS[name](body, duration)
     check_trajectory(body.arm, trajectory)
     return trajectory

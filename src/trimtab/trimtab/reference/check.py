@@ -6,7 +6,7 @@ from trimtab.arm import Arm
 from trimtab.errors import ReferenceRefused
 from trimtab.reference.trajectory import Trajectory
 
-SAMPLES_PER_KNOT = 8  # a quintic may overshoot between knots
+SAMPLES_PER_KNOT = 64  # a quintic may overshoot between knots
 TOLERANCE = 1e-9
 
 
