@@ -11,7 +11,7 @@ PACKAGES := src/trimtab src/trimtab_ros
 
 demo: setup  ## an arm in simulation, classical controllers side by side; ARM=ur5e|wam|open_manipulator_x|so101
 	$(BIN)/trimtab run --arm $(ARM) --plant $(PLANT) --reference $(REFERENCE) \
-		--compare pd,computed_torque,friction,observer,adaptive
+		--compare pd,computed_torque,friction,observer,adaptive,friction+adaptive+observer
 
 test: setup  ## ruff, mypy, pytest
 	$(BIN)/ruff check .

@@ -211,11 +211,22 @@ def _urdf_path(name: str, file: Path) -> Path:
 def _parse_urdf(file: Path) -> Any:
     try:
         robot = urdf.URDF.from_xml_string(file.read_bytes())
-        for joint in robot.joints:  # every link must hang on the one root
-            robot.get_chain(robot.get_root(), joint.child)
+        _require_tree(robot)
         return robot
     except Exception as error:  # urdf_parser_py raises whatever its XML reflection runs into
-        raise ConfigError(f"{file}: is not a valid URDF: {error}") from error
+        raise ConfigError(f"{file}: is not a valid URDF: {error or type(error).__name__}") from error
+
+
+def _require_tree(robot: Any) -> None:
+    """Every link must hang on the one root; urdf_parser_py itself would follow a loop for ever."""
+    root = robot.get_root()
+    for link in robot.link_map:
+        seen = [link]
+        while seen[-1] != root:
+            _, parent = robot.parent_map[seen[-1]]
+            if parent in seen:
+                raise ValueError(f"the links {', '.join(seen)} form a loop")
+            seen.append(parent)
 
 
 def _frame(fields: Fields, field: str, robot: Any, urdf_file: Path) -> str:

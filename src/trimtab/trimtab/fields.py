@@ -9,6 +9,17 @@ import yaml
 from trimtab.errors import ConfigError
 
 
+class _StrictLoader(yaml.SafeLoader):
+    """A loader that refuses a key given twice, where YAML would silently take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"'{key}' is given twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 class Fields:
     """One YAML mapping whose fields are taken one by one; `done` refuses whatever is left over."""
 
@@ -29,7 +40,7 @@ class Fields:
         except UnicodeDecodeError as error:
             raise ConfigError(f"{file}: is not a text file") from error
         try:
-            return cls(yaml.safe_load(text), file)
+            return cls(yaml.load(text, Loader=_StrictLoader), file)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             line = f" line {mark.line + 1}" if mark is not None else ""

@@ -3,6 +3,7 @@
 The nodes, the lockstep simulation and the benchmarks all run this object.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -143,6 +144,9 @@ class ControlStep:
 
     def _elapsed(self, now: float) -> float:
         """Time since the last step; a gap or a jump back latches."""
+        if not math.isfinite(now):
+            self.latch.trip(Level.STOP, f"the state's stamp is {now}", now)
+            return self.arm.period
         last, self._last = self._last, now
         if last is None:
             return self.arm.period

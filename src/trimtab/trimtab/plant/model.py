@@ -93,12 +93,12 @@ def _add_scene(spec: mujoco.MjSpec) -> None:
         name="floor",
         type=mujoco.mjtGeom.mjGEOM_PLANE,
         size=[3, 3, 0.1],
-        rgba=[0.86, 0.87, 0.89, 1],
+        rgba=[0.7, 0.72, 0.75, 1],
         contype=0,
         conaffinity=0,
     )
-    spec.worldbody.add_light(pos=[1.0, -1.5, 3.0], dir=[-0.3, 0.45, -1.0], diffuse=[0.7, 0.7, 0.7])
-    spec.visual.headlight.ambient = [0.35, 0.35, 0.35]
-    spec.visual.headlight.diffuse = [0.4, 0.4, 0.4]
+    spec.worldbody.add_light(pos=[1.0, -1.5, 3.0], dir=[-0.3, 0.45, -1.0], diffuse=[0.5, 0.5, 0.5])
+    spec.visual.headlight.ambient = [0.3, 0.3, 0.3]
+    spec.visual.headlight.diffuse = [0.2, 0.2, 0.2]
     spec.visual.global_.offwidth = 1280
     spec.visual.global_.offheight = 960

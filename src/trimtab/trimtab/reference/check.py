@@ -8,6 +8,7 @@ from trimtab.reference.trajectory import Trajectory
 
 SAMPLES_PER_KNOT = 64  # a quintic may overshoot between knots
 TOLERANCE = 1e-9
+END_SPEED_TOLERANCE = 0.01  # share of the velocity limit
 
 
 def check_trajectory(arm: Arm, trajectory: Trajectory) -> None:
@@ -28,3 +29,9 @@ def check_trajectory(arm: Arm, trajectory: Trajectory) -> None:
             raise ReferenceRefused(
                 f"joint '{joint}' is asked to move at {fastest:.4f} rad/s, its velocity limit is {arm.velocity[i]:.4f}"
             )
+    ending = np.abs(trajectory.qd[-1]) / arm.velocity
+    if ending.max() > END_SPEED_TOLERANCE:
+        i = int(ending.argmax())
+        raise ReferenceRefused(
+            f"the trajectory ends with joint '{arm.joints[i]}' at {trajectory.qd[-1, i]:.3f} rad/s; it must end at rest"
+        )

@@ -12,7 +12,7 @@ KNOT_RATE = 100.0  # Hz
 PEAK_SPEED = 15.0 / 8.0  # of a quintic from rest to rest, over its mean speed
 
 
-def waypoints(arm: Arm, postures: FloatArray, speed: float = 0.5, dwell: float = 0.2) -> Trajectory:
+def waypoints(arm: Arm, postures: FloatArray, speed: float = 0.3, dwell: float = 0.2) -> Trajectory:
     """Rest-to-rest quintics through postures (n, dof) [rad], the fastest joint at `speed` times its limit."""
     times, rows = [0.0], [postures[0]]
     for before, after in pairwise(postures):
