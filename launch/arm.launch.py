@@ -1,5 +1,7 @@
 """Brings one arm up: `ros2 launch trimtab_ros arm.launch.py arm:=wam plant:=worn` (`--show-args` lists all arguments)."""
 
+import atexit
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -10,6 +12,9 @@ from launch_ros.actions import Node
 
 from trimtab_ros.plan import PACKAGE, Process, arguments, plan
 
+PARAMETERS = Path(tempfile.mkdtemp(prefix="trimtab-launch-"))
+atexit.register(shutil.rmtree, PARAMETERS, ignore_errors=True)
+
 
 def node_action(process: Process) -> Node:
     """A process of the plan as a launch action; when a node ends, everything ends."""
@@ -18,7 +23,7 @@ def node_action(process: Process) -> Node:
         executable=process.executable,
         name=process.name,
         namespace=process.namespace,
-        parameters=[str(process.write_parameters(Path(tempfile.mkdtemp(prefix="trimtab-launch-"))))],
+        parameters=[str(process.write_parameters(PARAMETERS))],
         output="screen",
         on_exit=Shutdown(reason=f"{process.name} ended"),
     )

@@ -13,7 +13,7 @@ from rosbags.typesys import Stores, get_typestore
 
 from trimtab import bag
 from trimtab.arm import Arm, load_arm
-from trimtab.bag import read_log, write_log, write_logs
+from trimtab.bag import read_log, write_log
 from trimtab.dynamics import RigidBody
 from trimtab.errors import LogError
 from trimtab.plant import load_gap
@@ -99,13 +99,6 @@ def test_the_reference_is_one_message_with_all_knots(written: Path, log: RunLog)
         np.testing.assert_array_equal(knots, getattr(log.trajectory, expected))
     times = [point.time_from_start.sec + 1e-9 * point.time_from_start.nanosec for point in message.points]
     np.testing.assert_allclose(times, log.trajectory.t, atol=1e-9)
-
-
-def test_several_runs_become_one_bag_each(tmp_path: Path, log: RunLog) -> None:
-    short = replace(log, t=log.t[:5])
-    folders = write_logs(tmp_path / "bags", [short, replace(short, controller="friction+observer")])
-    assert [folder.name for folder in folders] == ["pd", "friction+observer"]
-    assert all((folder / "metadata.yaml").is_file() for folder in folders)
 
 
 def test_permuted_and_foreign_joints_give_the_same_arrays(tmp_path: Path, written: Path, arm: Arm, log: RunLog) -> None:

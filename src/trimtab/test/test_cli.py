@@ -49,7 +49,7 @@ def arm() -> Arm:
 
 
 def quick(*more: str) -> list[str]:
-    return ["run", "--duration", "2", "--reference", "reach", "--no-pictures", *more]
+    return ["run", "--duration", "4", "--reference", "reach", "--no-pictures", *more]
 
 
 def test_one_controller_leaves_a_page_a_bag_and_both_tables(
@@ -86,7 +86,7 @@ def test_a_given_friction_model_is_used(here: Path, capsys: pytest.CaptureFixtur
     assert "identifying" not in capsys.readouterr().out
     assert not Path("given/friction.yaml").exists()
     # A model without friction changes nothing of computed torque.
-    trajectory = make_reference("reach", body, 2.0)
+    trajectory = make_reference("reach", body, 4.0)
     expected = simulate(arm, load_gap("nominal", arm), "computed_torque", trajectory)
     np.testing.assert_array_equal(read_log(Path("given/bags/friction"), arm).torque, expected.torque)
 
@@ -99,7 +99,7 @@ def test_the_default_folder_names_what_was_run(here: Path) -> None:
 
 def test_two_runs_within_a_second_do_not_share_a_folder(here: Path, monkeypatch: pytest.MonkeyPatch, arm: Arm) -> None:
     body = RigidBody(arm)
-    setup = run.Setup(arm, load_gap("nominal", arm), ["pd"], "reach", make_reference("reach", body, 2.0), 0)
+    setup = run.Setup(arm, load_gap("nominal", arm), ["pd"], "reach", make_reference("reach", body, 4.0), 0)
 
     class Clock:
         @staticmethod
@@ -217,11 +217,13 @@ def test_the_table_of_a_fit_says_how_much_is_explained(here: Path, capsys: pytes
     assert [row[0] for row in rows] == list(arm.joints)
     assert all(50 <= int(row[-1].rstrip("%")) <= 100 for row in rows)
     model = load_friction(Path("found.yaml"), arm)
-    np.testing.assert_allclose([float(row[1]) for row in rows], model.coulomb, atol=6e-4)
+    shown = np.array([[float(cell) for cell in row[1:-1]] for row in rows]).T
+    fitted = np.array([model.coulomb, model.viscous, model.inertia, model.offset, model.speed])
+    np.testing.assert_allclose(shown, fitted, atol=6e-5)
 
 
 def test_a_log_that_cannot_be_fitted_is_refused(here: Path, capsys: pytest.CaptureFixture[str], arm: Arm) -> None:
-    trajectory = make_reference("reach", RigidBody(arm), 2.0)
+    trajectory = make_reference("reach", RigidBody(arm), 4.0)
     write_log(Path("bag"), simulate(arm, load_gap("nominal", arm), "pd", trajectory))
     assert main(["fit", "friction", "bag", "--arm", "wam", "--out", "f.yaml"]) == 2
     assert "bag: /joint_states: joint 'base_yaw' is missing" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.arm import load_arm
-from trimtab.command_gate import STALE_PERIODS, CommandGate
+from trimtab.command_gate import FADE_TIME, STALE_PERIODS, CommandGate
 from trimtab.dynamics import RigidBody
 from trimtab.faults import Level
 
@@ -28,9 +28,19 @@ def test_before_the_first_command_the_arm_is_held_up_without_a_fault(gate):
     assert gate.latch.level is Level.NOMINAL
 
 
-def test_a_fresh_command_passes(gate):
+def settle(gate, now) -> np.ndarray:
+    """The torque after the command has been faded in."""
+    for _ in range(round(FADE_TIME / ARM.period)):
+        gate.accept(COMMAND, now)
+        torque = gate.torque(ARM.home, REST, now)
+    return torque
+
+
+def test_a_fresh_command_is_faded_in_and_then_passes_unchanged(gate):
     gate.accept(COMMAND, now=0.0)
-    np.testing.assert_array_equal(gate.torque(ARM.home, REST, now=ARM.period), COMMAND)
+    first = gate.torque(ARM.home, REST, now=ARM.period)
+    assert np.abs(first - GRAVITY).max() < 0.05 * np.abs(COMMAND - GRAVITY).max()
+    np.testing.assert_array_equal(settle(gate, ARM.period), COMMAND)
 
 
 def test_an_old_command_is_replaced_by_damping_before_it_is_a_fault(gate):
@@ -39,8 +49,8 @@ def test_an_old_command_is_replaced_by_damping_before_it_is_a_fault(gate):
     torque = gate.torque(ARM.home, moving, now=(STALE_PERIODS + 1) * ARM.period)
     np.testing.assert_allclose(torque, GRAVITY - ARM.kd * moving)
     assert gate.latch.level is Level.NOMINAL
-    gate.accept(COMMAND, now=0.05)
-    np.testing.assert_array_equal(gate.torque(ARM.home, REST, now=0.051), COMMAND)
+    assert gate.damped_periods == 1
+    np.testing.assert_array_equal(settle(gate, 0.05), COMMAND)
 
 
 def test_a_command_that_stays_away_latches_until_reset(gate):
@@ -52,8 +62,7 @@ def test_a_command_that_stays_away_latches_until_reset(gate):
     np.testing.assert_allclose(gate.torque(ARM.home, REST, now=0.211), GRAVITY)
     gate.reset()
     assert gate.waiting
-    gate.accept(COMMAND, now=0.3)
-    np.testing.assert_array_equal(gate.torque(ARM.home, REST, now=0.301), COMMAND)
+    np.testing.assert_array_equal(settle(gate, 0.3), COMMAND)
 
 
 def test_a_refused_command_latches_at_once(gate):

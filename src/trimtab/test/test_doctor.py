@@ -29,10 +29,13 @@ def answering(monkeypatch: pytest.MonkeyPatch, module: ModuleType, ok: bool, tex
 
 
 def test_python_and_packages_are_ok_here() -> None:
+    """All that requirements.txt names."""
+    lines = (Path(__file__).resolve().parents[3] / "requirements.txt").read_text().lower().splitlines()
+    needed = {line for line in lines if line and not line.startswith("#")} - {"setuptools"}
     checks = [check_python.check_python(), *(check_python.check_package(name) for name in check_python.PACKAGES)]
-    assert [found.state for found in checks] == [State.OK] * 5
+    assert [found.state for found in checks] == [State.OK] * 11
     assert all(found.needed and not found.blocks for found in checks)
-    assert [found.name for found in checks] == ["python", "numpy", "pinocchio", "mujoco", "rosbags"]
+    assert {check_python.PACKAGES[found.name].lower() for found in checks[1:]} == needed
 
 
 def test_an_old_python_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +68,15 @@ def test_a_process_is_asked_and_its_complaint_heard() -> None:
     assert check.ask("import os; print(os.environ['A'])", {"A": "b"}).text == "b"
     assert check.ask("import no_such_module") == Answer(False, "ModuleNotFoundError: No module named 'no_such_module'")
     assert check.ask("raise SystemExit(3)") == Answer(False, "exit code 3")
+
+
+def test_nothing_is_imported_from_the_working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A workspace has a folder `launch`; seen from there it is no package that is in the way of ROS's."""
+    (tmp_path / "launch").mkdir()
+    (tmp_path / "no_such_module.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert check.ask("import no_such_module") == Answer(False, "ModuleNotFoundError: No module named 'no_such_module'")
+    assert "another package" not in check_ros.check_launch().found
 
 
 def test_a_process_that_hangs_is_ended() -> None:
@@ -163,6 +175,14 @@ def test_can_interfaces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     (tmp_path / "can0").mkdir()
     (tmp_path / "can0" / "operstate").write_text("up\n")
     assert check_machine.check_can().line() == "ok       can: can0 (up)"
+    (tmp_path / "vcan0").mkdir()
+    (tmp_path / "vcan0" / "operstate").write_text("unknown\n")
+    assert check_machine.check_can().line() == "ok       can: can0 (up), vcan0 (unknown)"
+    (tmp_path / "can0" / "operstate").write_text("down\n")
+    found = check_machine.check_can()
+    assert found.state is State.WARN
+    assert found.found == "can0 (down), vcan0 (unknown)"
+    assert found.remedy == "for a WAM: sudo ip link set can0 up type can bitrate 1000000"
 
 
 def test_scheduler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

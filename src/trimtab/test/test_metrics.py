@@ -47,6 +47,7 @@ def test_a_perfect_run_scores_zero(still: RunLog, arm: Arm, body: RigidBody) -> 
     result = score(still, arm, body)
     assert (result.rmse, result.max_error, result.tool_rmse, result.tool_max) == (0.0, 0.0, 0.0, 0.0)
     assert (result.energy, result.roughness, result.limited, result.settling_time) == (0.0, 0.0, 0.0, 0.0)
+    assert (result.over_velocity, result.over_position) == (0.0, 0.0)
     assert result.fault is None
     assert [joint.joint for joint in result.joints] == list(arm.joints)
 
@@ -109,16 +110,30 @@ def test_effort_energy_and_limits(still: RunLog, arm: Arm, body: RigidBody) -> N
     assert first.torque_rms == pytest.approx(arm.torque[0] * np.sqrt((1.0 + 0.25) / 2.0))
     assert first.energy == pytest.approx(1.5 * arm.torque[0] * 1.2 * arm.velocity[0])  # 1 s at each torque
     assert result.energy == pytest.approx(first.energy)
-    assert first.over_torque == pytest.approx(0.5)
+    assert first.at_torque_limit == pytest.approx(0.5)
     assert (first.over_velocity, result.joints[1].over_velocity) == (1.0, 0.0)
     assert result.limited == pytest.approx(0.25)
+    assert (result.over_velocity, result.over_position) == (1.0, 0.0)
+
+
+def test_limits_of_different_joints_count_as_time(still: RunLog, arm: Arm, body: RigidBody) -> None:
+    """A quarter of the time the first joint is too fast, the next quarter the second; one lies outside for half of it."""
+    quarter = len(still.t) // 4
+    qd, q = still.qd.copy(), still.q.copy()
+    qd[:quarter, 0], qd[quarter : 2 * quarter, 1] = 1.1 * arm.velocity[0], -1.1 * arm.velocity[1]
+    q[: 2 * quarter, 2] = arm.upper[2] + 0.01
+    q[quarter : 2 * quarter, 1] = arm.lower[1] - 0.01
+    result = score(replace(still, q=q, qd=qd), arm, body)
+    assert [joint.over_velocity for joint in result.joints[:2]] == pytest.approx([0.25, 0.25])
+    assert result.over_velocity == pytest.approx(0.5)
+    assert result.over_position == pytest.approx(0.5)
 
 
 def test_roughness_is_the_change_from_step_to_step(still: RunLog, arm: Arm, body: RigidBody) -> None:
     """A torque that goes to and fro by 1 % of the limit each step; a constant one is not rough."""
     sign = np.where(np.arange(len(still.t)) % 2, 1.0, -1.0)
     rough = score(replace(still, torque=np.outer(sign, 0.005 * arm.torque)), arm, body)
-    assert rough.roughness == pytest.approx(1.0)
+    assert rough.roughness == pytest.approx(0.01)
     assert score(replace(still, torque=np.tile(arm.torque, (len(still.t), 1))), arm, body).roughness == 0.0
 
 

@@ -34,7 +34,7 @@ def made_score(controller: str, **changes: object) -> Score:
         JointScore("shoulder", 0.0015, 0.004, 0.25, 1.5, 2.5, 0.0, 0.125),
         JointScore("wrist <1>", 0.0025, 0.008, None, 0.5, 0.25, 0.0625, 0.0),
     )
-    numbers = Score(controller, joints, 0.002, 0.008, 0.0031, 0.0072, None, 2.75, 0.5, 0.031, None)
+    numbers = Score(controller, joints, 0.002, 0.008, 0.0031, 0.0072, None, 2.75, 0.005, 0.031, 0.125, 0.25, None)
     return replace(numbers, **changes)
 
 
@@ -66,14 +66,14 @@ def can_render(comparison: Comparison) -> None:
 
 def test_comparison_shows_units_and_converted_values() -> None:
     text = comparison_table([made_score("pd")])
-    assert rows_of(text)["pd"] == ["2.00", "8.00", "3.10", "7.20", "-", "2.75", "0.500", "3.1"]
-    assert re.findall(r"\[(\S+)\]", text) == ["mrad", "mrad", "mm", "mm", "s", "J", "%", "%"]
+    assert rows_of(text)["pd"] == ["2.00", "8.00", "3.10", "7.20", "-", "2.75", "0.500", "3.1", "25.0"]
+    assert re.findall(r"\[(\S+)\]", text) == ["mrad", "mrad", "mm", "mm", "s", "J", "%", "%", "%"]
 
 
 def test_the_lowest_of_each_column_is_marked_and_only_it() -> None:
     rows = rows_of(comparison_table([made_score("pd", energy=1.0), made_score("observer", rmse=0.001, settling_time=0.5)]))
-    assert rows["observer"] == ["1.00*", "8.00", "3.10", "7.20", "0.50*", "2.75", "0.500", "3.1"]
-    assert rows["pd"] == ["2.00", "8.00", "3.10", "7.20", "-", "1.00*", "0.500", "3.1"]
+    assert rows["observer"] == ["1.00*", "8.00", "3.10", "7.20", "0.50*", "2.75", "0.500", "3.1", "25.0"]
+    assert rows["pd"] == ["2.00", "8.00", "3.10", "7.20", "-", "1.00*", "0.500", "3.1", "25.0"]
 
 
 def test_ties_as_shown_share_the_mark() -> None:
@@ -149,7 +149,7 @@ def test_plane_of_a_path_is_found() -> None:
 def test_the_whole_arm_is_in_the_picture_and_away_from_its_rim(name: str) -> None:
     arm = load_arm(name)
     body, gap = RigidBody(arm), load_gap("payload", arm)
-    log = simulate(arm, gap, "computed_torque", make_reference("reach", body, 2.0), reference="reach")
+    log = simulate(arm, gap, "computed_torque", make_reference("reach", body, 4.0), reference="reach")
     with Stage(arm, gap, log, SMALL) as stage:
         stage._screen.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 0  # a shadow may reach the rim
         drawn = stage.draw(stage.highest(), len(log.t) - 1).astype(int)

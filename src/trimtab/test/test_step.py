@@ -76,18 +76,46 @@ def test_follows_a_trajectory_from_its_start(loop: Loop) -> None:
     assert loop.control.busy(start)
     for i, result in enumerate(loop.run(1.0)):
         assert result.desired.q.tolist() == pytest.approx(trajectory.at(i * loop.arm.period).q.tolist(), abs=1e-9)
-    assert loop.control.remaining(loop.now) == pytest.approx(trajectory.duration - 1.0)
     loop.run(trajectory.duration - 0.9)
     assert not loop.control.busy(loop.now)
-    assert loop.control.remaining(loop.now) == 0.0
     assert np.abs(loop.plant.measure()[0] - trajectory.q[-1]).max() < 1e-3
 
 
-def test_the_first_state_outside_the_limits_is_not_asked_for(arm: Arm) -> None:
-    """A joint a little outside is brought back to its limit."""
-    result = step_of(arm).step(arm.upper + 0.5 * arm.trips.position_margin, rest_of(arm), 0.0)
+def test_an_arm_found_a_little_outside_its_limits_is_held_there_and_can_be_led_back(arm: Arm) -> None:
+    control = step_of(arm)
+    found = arm.upper + 0.5 * arm.trips.position_margin
+    result = control.step(found, rest_of(arm), 0.0)
     assert result.level is Level.NOMINAL
-    assert result.desired.q.tolist() == arm.upper.tolist()
+    assert result.desired.q.tolist() == found.tolist()
+    inside = (arm.upper - 0.1)[None]
+    control.follow(Trajectory(np.array([2.0]), inside, np.zeros_like(inside), np.zeros_like(inside)), 0.0)
+
+
+def test_an_arm_found_moving_is_brought_to_rest_without_a_jump(arm: Arm) -> None:
+    control = step_of(arm)
+    speed = 0.5 * arm.velocity
+    first = control.step(arm.home, speed, 0.0).desired
+    assert first.qd.tolist() == speed.tolist()
+    steps = round(0.5 * arm.rate)
+    last = [control.step(arm.home + 0.1 * speed, speed, i * arm.period).desired for i in range(1, steps)][-1]
+    assert last.qd.tolist() == rest_of(arm).tolist()
+
+
+def test_the_reference_waits_while_no_state_comes(arm: Arm) -> None:
+    control = step_of(arm)
+    trajectory = make_reference("reach", RigidBody(arm), 6.0)
+    control.step(arm.home, rest_of(arm), 0.0)
+    control.follow(trajectory, 0.0)
+    after = control.step(arm.home, rest_of(arm), 0.09).desired
+    assert after.q.tolist() == pytest.approx(trajectory.at(arm.period).q.tolist(), abs=1e-12)
+
+
+def test_a_trajectory_that_began_a_moment_ago_does_not_make_the_reference_jump(loop: Loop) -> None:
+    loop.run(0.2)
+    point = (loop.arm.home + 0.15)[None]
+    loop.control.follow(Trajectory(np.array([0.5]), point, np.zeros_like(point), np.zeros_like(point)), loop.now - 0.05)
+    first = loop.run(loop.arm.period)[0].desired
+    assert np.abs(first.q - loop.arm.home).max() < 1e-3
 
 
 # --- limits -------------------------------------------------------------------------------------------------------------
@@ -256,8 +284,9 @@ def test_a_position_outside_the_limits_holds_the_arm(arm: Arm) -> None:
                 if level is Level.HOLD:
                     assert f"'{joint}' is at {q[i]:.3f} rad, outside its limits" in str(control.latch)
                     assert result.torque is not None
-                    pull = result.torque[i] - RigidBody(arm).owned_gravity(q)[i]
-                    assert pull * side < 0.0, "held at the limit, not beyond it"
+                    held = np.clip(RigidBody(arm).owned_gravity(q), -arm.torque, arm.torque)
+                    pull = result.torque[i] - held[i]
+                    assert pull == pytest.approx(0.0, abs=1e-9), "held where it is: no fault may yank the arm"
 
 
 def test_faults_climb_but_do_not_come_down(arm: Arm) -> None:

@@ -70,7 +70,7 @@ class AdaptiveGains:
     """Slotine-Li adaptive control."""
 
     payload: float
-    """Adaptation gain of the payload's inertial parameters (relative to the rated payload)."""
+    """Adaptation gain of the payload's inertial parameters, relative to the rated payload [s^2/m^2]."""
     friction: float
     """Adaptation gain of the joints' friction (relative to their kp)."""
     limit: float

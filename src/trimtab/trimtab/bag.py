@@ -72,11 +72,6 @@ def write_log(folder: Path, log: RunLog) -> Path:
     return folder
 
 
-def write_logs(folder: Path, logs: list[RunLog]) -> list[Path]:
-    """Writes several runs, one bag each, to `folder/<controller>`. Gives the bags' folders."""
-    return [write_log(folder / log.controller, log) for log in logs]
-
-
 def read_log(path: Path, arm: Arm, *, states: str = STATES, torques: str = TORQUES) -> BagLog:
     """Reads states and torque commands of an arm from a bag (a folder, or a bare .mcap or .db3 file).
 

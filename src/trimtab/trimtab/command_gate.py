@@ -6,14 +6,16 @@ from trimtab.dynamics import RigidBody
 from trimtab.faults import FaultLatch, Level
 from trimtab.typing import FloatArray
 
-STALE_PERIODS = 5  # a torque held for longer than this accelerates an arm too far
+FADE_TIME = 0.1  # s over which a command takes over from damping: it may ask for something far from it
+STALE_PERIODS = 3  # an older torque acts like a delay in the loop, which takes its margin and then its stability
 
 
 class CommandGate:
     """Passes fresh commands on; damps the arm while there is none, and after a fault until it is reset.
 
     Times are of a steady clock [s]. A command is fresh for a few control periods; then the arm is damped, and when the
-    time-out has passed as well, that becomes a fault. Before the first command the arm is damped too.
+    time-out has passed as well, that becomes a fault. Before the first command the arm is damped too. After any damping
+    the command is faded in.
     """
 
     def __init__(self, arm: Arm, body: RigidBody, timeout: float, fresh: float | None = None) -> None:
@@ -26,6 +28,9 @@ class CommandGate:
         self._damp = Damp(arm, body)
         self._fresh = STALE_PERIODS * arm.period if fresh is None else fresh
         self._limit = arm.torque
+        self._fade = arm.period / FADE_TIME
+        self._authority = 0.0
+        self.periods = self.damped_periods = 0
         self._command: FloatArray | None = None
         self._arrival = 0.0
 
@@ -35,7 +40,7 @@ class CommandGate:
         return self._command is None
 
     def accept(self, torque: FloatArray, now: float) -> None:
-        """A new command [Nm], finite and in the arm's order."""
+        """A new command [Nm], finite and in the arm's order; `now` is when the state that it answers was measured."""
         self._command, self._arrival = torque, now
 
     def refuse(self, reason: str, now: float) -> None:
@@ -46,13 +51,25 @@ class CommandGate:
         """Age of the newest command [s]."""
         return None if self._command is None else now - self._arrival
 
-    def torque(self, q: FloatArray, qd: FloatArray, now: float) -> FloatArray:
-        """What the drives get [Nm], within the arm's torque limits."""
+    def notice_silence(self, now: float) -> None:
+        """Latches when no command has come for too long."""
         age = self.age(now)
         if age is not None and age > self.timeout:
             self.latch.trip(Level.DAMP, f"no command for {age:.3f} s (allowed {self.timeout:g} s)", now)
+
+    def torque(self, q: FloatArray, qd: FloatArray, now: float) -> FloatArray:
+        """What the drives get [Nm], within the arm's torque limits."""
+        self.periods += 1
+        self.notice_silence(now)
+        age = self.age(now)
         fresh = age is not None and age <= self._fresh and self.latch.level is Level.NOMINAL
-        torque = self._command if fresh and self._command is not None else self._damp.torque(q, qd)
+        damping = self._damp.torque(q, qd)
+        if not fresh or self._command is None:
+            self._authority = 0.0
+            self.damped_periods += 1
+            return damping.clip(-self._limit, self._limit)
+        self._authority = min(1.0, self._authority + self._fade)
+        torque = self._command if self._authority == 1.0 else damping + self._authority * (self._command - damping)
         return torque.clip(-self._limit, self._limit)
 
     def reset(self) -> None:

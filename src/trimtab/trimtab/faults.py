@@ -11,7 +11,7 @@ class Level(IntEnum):
     HOLD = 1
     """The arm holds the posture where it was caught."""
     DAMP = 2
-    """The arm is braked to rest."""
+    """The arm is braked."""
     STOP = 3
     """No torque is commanded; the driver's own fallback takes over."""
 

@@ -22,20 +22,20 @@ class JointScore:
     max_error: float
     """[rad]"""
     settling_time: float | None
-    """After the reference came to rest [s]; None if the joint never settled."""
+    """After the reference came to rest [s]; None if the joint did not settle while the log lasts."""
     torque_rms: float
     """[Nm]"""
     energy: float
-    """Mechanical energy moved, integral of |torque * velocity| [J]."""
-    over_torque: float
-    """Share of time at the torque limit."""
+    """Integral of |torque sent * velocity| [J]; without gravity where the robot compensates it."""
+    at_torque_limit: float
+    """Share of time in which the torque sent is at its limit, 0 to 1."""
     over_velocity: float
-    """Share of time beyond the velocity limit."""
+    """Share of time in which the measured speed is beyond its limit, 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """A run's scores."""
+    """A run's scores. Shares are 0 to 1."""
 
     controller: str
     joints: tuple[JointScore, ...]
@@ -50,11 +50,15 @@ class Score:
     settling_time: float | None
     """Of the slowest joint [s]."""
     energy: float
-    """[J]"""
+    """Of all joints [J]; arms whose robot compensates gravity do not compare with others."""
     roughness: float
-    """Root mean square of the torque's change from step to step, as a share of the torque limit, in percent."""
+    """Root mean square of the torque's change from step to step, as a share of the torque limit."""
     limited: float
-    """Share of time in which a torque limit fired."""
+    """Share of time in which the stack clipped the controller's torque to a limit."""
+    over_velocity: float
+    """Share of time in which any joint's measured speed is beyond its limit."""
+    over_position: float
+    """Share of time in which any joint's measured position is beyond its limits."""
     fault: str | None
 
     def as_dict(self) -> dict[str, object]:
@@ -76,7 +80,7 @@ def score(log: RunLog, arm: Arm, body: RigidBody) -> Score:
             settling_time=settling[i],
             torque_rms=_rms(torque[:, i]),
             energy=float(np.abs(torque[:, i] * log.qd[:, i]).sum() * period),
-            over_torque=float((np.abs(torque[:, i]) >= arm.torque[i]).mean()),
+            at_torque_limit=float((np.abs(torque[:, i]) >= arm.torque[i]).mean()),
             over_velocity=float((np.abs(log.qd[:, i]) > arm.velocity[i]).mean()),
         )
         for i, name in enumerate(arm.joints)
@@ -92,8 +96,10 @@ def score(log: RunLog, arm: Arm, body: RigidBody) -> Score:
         tool_max=float(distance.max()),
         settling_time=slowest,
         energy=sum(joint.energy for joint in joints),
-        roughness=100.0 * _rms(np.diff(torque, axis=0) / arm.torque),
+        roughness=_rms(np.diff(torque, axis=0) / arm.torque),
         limited=float(log.limited.mean()),
+        over_velocity=float((np.abs(log.qd) > arm.velocity).any(axis=1).mean()),
+        over_position=float(((log.q < arm.lower) | (log.q > arm.upper)).any(axis=1).mean()),
         fault=None if log.fault is None else f"{log.fault.level.name.lower()}: {log.fault.reason}",
     )
 

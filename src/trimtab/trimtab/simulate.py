@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from trimtab.arm import Arm
-from trimtab.control import make_controller
+from trimtab.control import Damp, make_controller
 from trimtab.control.friction import FrictionModel, fit_friction
 from trimtab.dynamics import RigidBody
 from trimtab.names import needs_friction
@@ -46,7 +46,7 @@ def simulate(
     q, qd, q_link, q_des, qd_des = (np.empty((count, arm.dof)) for _ in range(5))
     torque = np.full((count, arm.dof), np.nan)
     limited = np.zeros(count, dtype=bool)
-    nothing = np.zeros(arm.dof)
+    damp = Damp(arm, body)
     report_every = max(1, count // 100)
     told = 0
 
@@ -62,7 +62,8 @@ def simulate(
         limited[i] = result.limited
         if result.torque is not None:
             torque[i] = result.torque
-        plant.step(nothing if result.torque is None else result.torque)
+        # A controller that commands nothing leaves the arm to its driver, which damps it.
+        plant.step(damp.torque(*measured) if result.torque is None else result.torque)
         measured = plant.measure()
         if progress is not None and ((i + 1) % report_every == 0 or i + 1 == count):
             progress(i + 1 - told)

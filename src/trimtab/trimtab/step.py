@@ -4,7 +4,7 @@ The nodes, the lockstep simulation and the benchmarks all run this object.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from trimtab.typing import FloatArray
 START_TOLERANCE = 0.02  # rad; how far a trajectory may start from where the reference is now
 START_SPEED_TOLERANCE = 0.05  # the same for its speed, as a share of the velocity limit
 START_SLACK = 0.1  # s; how long ago a trajectory may have started
+PAUSE_PERIODS = 5  # without a state after which the reference waits
+RESTING = 0.05  # share of the velocity limit below which an arm counts as resting
 STOPPING_TIME = 0.3  # s in which a cancelled motion comes to rest
 
 
@@ -63,10 +65,6 @@ class ControlStep:
         """Whether a trajectory is still under way."""
         return self._trajectory is not None and now < self._start + self._trajectory.duration
 
-    def remaining(self, now: float) -> float:
-        """Time until the trajectory ends, 0 where there is none [s]."""
-        return max(0.0, self._start + self._trajectory.duration - now) if self._trajectory else 0.0
-
     def follow(self, trajectory: Trajectory, start: float) -> None:
         """Takes a trajectory that begins at `start` [s], or refuses it whole and goes on with what it had.
 
@@ -82,6 +80,7 @@ class ControlStep:
             raise ReferenceRefused(f"the trajectory started {last - start:.3f} s ago; a stamp of zero means `now`")
         if start > last and self.busy(last):
             raise ReferenceRefused("a trajectory is under way; a new one must start now (a stamp of zero), not later")
+        start = max(start, last)  # what began a moment ago begins now: entered in the middle, it would jump
         if trajectory.t[0] < 0.0:
             raise ReferenceRefused(f"the trajectory's first point lies {-trajectory.t[0]:.3f} s before its start")
         if trajectory.dof == self.arm.dof:
@@ -89,7 +88,10 @@ class ControlStep:
                 trajectory = trajectory.preceded_by(now, float(trajectory.t[0]))
             else:
                 self._check_start(trajectory, now)
-        check_trajectory(self.arm, trajectory)
+        # An arm that stands a little outside its limits may be led back inside.
+        check_trajectory(
+            replace(self.arm, lower=np.minimum(self.arm.lower, now.q), upper=np.maximum(self.arm.upper, now.q)), trajectory
+        )
         self._trajectory, self._start = trajectory, start
 
     def cancel(self) -> None:
@@ -97,10 +99,7 @@ class ControlStep:
         moving, now = self._desired, self._last
         if moving is None or now is None or not self.busy(now):
             return
-        ahead = np.clip(moving.q + 0.5 * STOPPING_TIME * moving.qd, self.arm.lower, self.arm.upper)
-        rest = np.zeros((1, self.arm.dof))
-        stop = Trajectory(np.array([STOPPING_TIME]), ahead[None, :], rest, rest)
-        self._trajectory, self._start = stop.preceded_by(moving, STOPPING_TIME), now
+        self._come_to_rest(moving, now)
 
     def reset(self) -> None:
         """Back to nominal: faults, integrals, estimates and the trajectory are forgotten; the arm holds where it is."""
@@ -118,7 +117,7 @@ class ControlStep:
         if self.latch.level is Level.STOP:
             resting = self._desired or Desired(np.zeros_like(self._rest), self._rest, self._rest)
             return StepResult(None, None, resting, False, Level.STOP)
-        desired = self._desired = self._next_desired(q, now)
+        desired = self._desired = self._next_desired(q, qd, now)
         if np.abs(desired.q - q).max() > self.arm.trips.tracking_error:
             i = int(np.abs(desired.q - q).argmax())
             self.latch.trip(
@@ -155,6 +154,9 @@ class ControlStep:
             return self.arm.period
         if now - last > self._state_timeout:
             self.latch.trip(Level.STOP, f"no state for {now - last:.3f} s (allowed {self._state_timeout:g} s)", now)
+        elif now - last > PAUSE_PERIODS * self.arm.period:
+            # Nobody drove the arm meanwhile: the reference waits for it instead of running ahead.
+            self._start += now - last - self.arm.period
         return now - last
 
     def _check_state(self, q: FloatArray, qd: FloatArray, now: float) -> None:
@@ -178,12 +180,24 @@ class ControlStep:
                 now,
             )
 
-    def _next_desired(self, q: FloatArray, now: float) -> Desired:
+    def _next_desired(self, q: FloatArray, qd: FloatArray, now: float) -> Desired:
         if self._trajectory is not None and now >= self._start:
             return self._trajectory.at(now - self._start)
         if self._desired is not None:
             return self._desired
-        return Desired(np.clip(q, self.arm.lower, self.arm.upper), self._rest, self._rest)
+        # The first state: from here on the arm holds, after its present motion has been brought to rest.
+        found = Desired(q.copy(), qd.copy(), self._rest)
+        if (np.abs(qd) > RESTING * self.arm.velocity).any():
+            self._come_to_rest(found, now)
+            return found
+        return Desired(found.q, self._rest, self._rest)
+
+    def _come_to_rest(self, moving: Desired, now: float) -> None:
+        """Replaces the trajectory by a quintic that stops within a moment."""
+        ahead = np.clip(moving.q + 0.5 * STOPPING_TIME * moving.qd, self.arm.lower, self.arm.upper)
+        rest = np.zeros((1, self.arm.dof))
+        stop = Trajectory(np.array([STOPPING_TIME]), ahead[None, :], rest, rest)
+        self._trajectory, self._start = stop.preceded_by(moving, STOPPING_TIME), now
 
     def _check_start(self, trajectory: Trajectory, now: Desired) -> None:
         away = np.abs(trajectory.q[0] - now.q)

@@ -1,5 +1,8 @@
 """Bad input over DDS: each kind is named, the arm is safe, and only an explicit reset brings it back."""
 
+import signal
+from pathlib import Path
+
 import numpy as np
 import pytest
 from builtin_interfaces.msg import Duration
@@ -270,3 +273,64 @@ def test_malformed_contract_ends_the_node_with_file_and_field(graph, content, re
     assert graph.start(process).wait(timeout=60) == 1
     assert str(file) in graph.output("controller")
     assert reason in graph.output("controller")
+
+
+def test_the_torque_of_an_older_state_is_never_sent_again(driver):
+    """A bad state, sent again: there is no answer to it, and the last good answer must not stand in."""
+    bad = driver.message(velocity=[float("nan")] * driver.arm.dof)
+    driver.unanswered(bad, "velocity of joint 'base_yaw' is nan")
+    for _ in range(20):
+        driver.states.publish(bad)
+        driver.graph.executor.spin_once(timeout_sec=0.01)
+    assert not driver.commands
+
+
+def test_a_command_for_a_state_that_was_never_sent_damps_the_arm(graph):
+    arm = load_arm(ARM)
+    states, commands = start_bridge(graph)
+    graph.until(lambda: commands.get_subscription_count() == 1, "the bridge to listen")
+    message = command(arm, states[-1])
+    message.header.stamp.sec += 100
+    commands.publish(message)
+    assert graph.until_status("sim_bridge", "answers a state that was never sent").level == ERROR
+
+
+def test_a_stalled_bridge_does_not_throw_the_arm(graph):
+    """What a late process missed is simulated with damping that sees the present speed, not the one before the stall."""
+    graph.start_plan(arm=ARM, duration="4.0", repeat="0", state_timeout="5.0", command_timeout="5.0")
+    states = graph.collect(JOINT_STATES)
+    graph.until(lambda: states and np.abs(states[-1].velocity).max() > 0.3, "the arm to move")
+    bridge = graph.children["sim_bridge"]
+    bridge.send_signal(signal.SIGSTOP)
+    before = len(states)
+    graph.spin(0.4)
+    bridge.send_signal(signal.SIGCONT)
+    graph.until(lambda: len(states) > before + 200, "states after the stall")
+    fastest = max(np.abs(state.velocity).max() for state in states[before:])
+    assert fastest < 1.5 * load_arm(ARM).velocity.max()
+
+
+def test_a_node_does_not_outlive_its_launcher(graph):
+    """`trimtab up` killed outright: the nodes end by themselves."""
+    import subprocess
+    import sys
+
+    up = subprocess.Popen(
+        [sys.executable, "-m", "trimtab.cli.main", "up", f"arm:={ARM}"],
+        env=graph.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    graph.until_status("sim_bridge", "following commands")
+    children = [int(text) for text in Path(f"/proc/{up.pid}/task/{up.pid}/children").read_text().split()]
+    up.kill()
+    up.wait()
+    graph.until(lambda: not any(alive(child) for child in children), "the nodes to end")
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False

@@ -162,7 +162,7 @@ def test_scripts_are_the_executables_of_the_plan() -> None:
         assert os.access(file, os.X_OK), f"{file} is not executable"
         text = file.read_text(encoding="utf-8")
         assert text.startswith("#!/usr/bin/env python3\n"), file
-        assert f"from trimtab_ros.{name}_node import main" in text
+        assert f'main("{name}")' in text
 
 
 def test_ros_imports_are_declared() -> None:

@@ -15,12 +15,14 @@ from trimtab.errors import ReferenceRefused, TrimtabError
 from trimtab.faults import Level
 from trimtab.step import ControlStep
 from trimtab_ros.diagnostics import ERROR, OK, WARN, LoopMeter
-from trimtab_ros.follow_joint_trajectory import serve_follow_joint_trajectory
+from trimtab_ros.follow_joint_trajectory import TrajectoryAction, serve_follow_joint_trajectory
 from trimtab_ros.managed import ManagedNode, run_node
 from trimtab_ros.messages import state_arrays, to_nanoseconds, to_seconds, to_trajectory, torque_message
 from trimtab_ros.parameters import ARM, Parameter
 from trimtab_ros.topics import JOINT_STATES, REFERENCE, TORQUE_COMMAND
 
+EARLY = 1.0  # s for which a reference waits for the first state
+SLOWEST = 0.8  # of the lowest rate for torque control: below that the node warns
 WATCHDOG_SHARE = 0.25  # of the state time-out: how often the watchdog looks
 
 
@@ -36,6 +38,11 @@ class Controller(ManagedNode):
 
     def __init__(self) -> None:
         super().__init__("controller")
+
+    @property
+    def joints(self) -> tuple[str, ...]:
+        """Names of the arm's joints, base to tool."""
+        return self._arm.joints
 
     def configure(self) -> None:
         """Loads the arm and builds the controller."""
@@ -56,13 +63,15 @@ class Controller(ManagedNode):
         self._refused = ""
         self._accepted_count = self._refused_count = self._limited_count = 0
         self._commands = self.publisher(TORQUE_COMMAND)
-        self._diagnostics = self.diagnostics(arm.name)
+        self._diagnostics = self.speak(arm.name)
         self.subscribe(JOINT_STATES, self._on_state)
         self.subscribe(REFERENCE, self._on_reference)
         self.every(WATCHDOG_SHARE * self._timeout, self._watch)
-        self._early: JointTrajectory | None = None
+        self._early: tuple[JointTrajectory, float] | None = None
         self._action = serve_follow_joint_trajectory(self)
-        if self._action is None:
+        if self._action is not None:
+            self.keep(TrajectoryAction.destroy, self._action)
+        else:
             self.get_logger().info("control_msgs is not installed: FollowJointTrajectory is not served")
 
     def activate(self) -> None:
@@ -71,10 +80,12 @@ class Controller(ManagedNode):
 
     def deactivate(self) -> None:
         """Commands nothing more; the driver damps the arm."""
+        self._end_goal("the controller was deactivated")
 
     def reset(self) -> str:
         """Forgets faults, integrals and the trajectory; holds where the arm is."""
         was = str(self.step.latch)
+        self._end_goal("the controller was reset")
         self._forget()
         return f"was {was}; holding where the arm is"
 
@@ -91,17 +102,21 @@ class Controller(ManagedNode):
     def report(self) -> None:
         """Loop rate, state age, fault, what became of references."""
         latch = self.step.latch
+        rate = self._meter.rate()
         if latch.level is not Level.NOMINAL:
             status, message = ERROR, str(latch)
         elif self._arrival is None:
             status, message = WARN, "waiting for the first state"
+        elif rate < self._arm.actuator.min_torque_rate * SLOWEST:
+            slowest = self._arm.actuator.min_torque_rate
+            status, message = WARN, f"states come at {rate:.0f} Hz, torque control of this arm needs {slowest:g} Hz"
         else:
             status, message = OK, "following" if self.step.busy(self._stamp * 1e-9) else "holding"
         self._diagnostics.publish(
             status,
             message,
             {
-                "rate_hz": self._meter.rate(),
+                "rate_hz": rate,
                 "expected_rate_hz": self._arm.rate,
                 "deadline_misses": self._meter.misses,
                 "state_age_s": self._state_age,
@@ -118,9 +133,11 @@ class Controller(ManagedNode):
         if not self.active:
             return
         stamp = to_nanoseconds(message.header.stamp)
-        if stamp == self._stamp and self._answer is not None:
-            self._commands.publish(self._answer)  # asked again: the answer got lost
+        if stamp == self._stamp:
+            if self._answer is not None:
+                self._commands.publish(self._answer)  # asked again: the answer got lost
             return
+        self._answer = None  # whatever happens now, the torque of an older state is not sent again
         if self._arrival is not None and stamp - self._stamp > 1.5e9 * self._arm.period:
             self._meter.miss(round((stamp - self._stamp) * 1e-9 * self._arm.rate) - 1)
         self._stamp, self._arrival = stamp, time.monotonic()
@@ -132,7 +149,6 @@ class Controller(ManagedNode):
             self._tell_fault()
             return
         result = self.step.step(q, qd, stamp * 1e-9)
-        self._answer = None
         if result.torque is not None:
             self._answer = torque_message(message.header.stamp, self._arm.joints, result.torque)
             self._commands.publish(self._answer)
@@ -140,16 +156,20 @@ class Controller(ManagedNode):
         self._meter.tick()
         self._tell_fault()
         if self._early is not None:
-            early, self._early = self._early, None
-            self._on_reference(early)
+            (early, came), self._early = self._early, None
+            if time.monotonic() - came < EARLY:
+                self._on_reference(early)
+            else:
+                self.refused(ReferenceRefused("it came long before the first state; send it again"))
         if self._action is not None:
             self._action.update(stamp * 1e-9, q, qd, result.desired)
 
     def _on_reference(self, message: JointTrajectory) -> None:
         if not self.active:
+            self.refused(ReferenceRefused("the controller is inactive"))
             return
         if self._arrival is None:
-            self._early = message  # the planner saw the arm before we did: it is taken with the first state
+            self._early = message, time.monotonic()  # the planner saw the arm before we did: wait for the first state
             return
         try:
             self.follow(message)
@@ -157,8 +177,7 @@ class Controller(ManagedNode):
             self.refused(error)
             return
         self._accepted_count += 1
-        if self._action is not None:
-            self._action.preempt()
+        self._end_goal("a newer reference took over")
         self.get_logger().info(f"reference accepted: {len(message.points)} points")
 
     def refused(self, error: ReferenceRefused) -> None:
@@ -182,9 +201,15 @@ class Controller(ManagedNode):
         level = self.step.latch.level
         if level > self._level:
             self._level = level
-            consequence = "nothing is commanded" if level is Level.STOP else "the arm is held or damped"
+            consequence = {Level.STOP: "nothing is commanded", Level.HOLD: "the arm is held"}.get(level, "the arm is damped")
+            self._end_goal(f"stopped: {self.step.latch}")
             self.get_logger().error(f"{self.step.latch}; {consequence} until ~/reset is called")
             self.report()
+
+    def _end_goal(self, reason: str) -> None:
+        """Aborts the action's goal, if there is one."""
+        if self._action is not None:
+            self._action.abort(reason)
 
     def _forget(self) -> None:
         self.step.reset()
@@ -198,7 +223,3 @@ class Controller(ManagedNode):
 def main() -> int:
     """Runs the node."""
     return run_node(Controller)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

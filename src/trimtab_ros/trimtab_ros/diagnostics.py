@@ -2,11 +2,10 @@
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
-
-from trimtab_ros.topics import DIAGNOSTICS
 
 OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
 
@@ -36,12 +35,12 @@ class LoopMeter:
 
 
 class DiagnosticsPublisher:
-    """Publishes a node's status; a change of level goes out at once, the rest when asked."""
+    """Publishes a node's status."""
 
-    def __init__(self, node: Node, hardware_id: str) -> None:
+    def __init__(self, node: Node, publisher: Any, hardware_id: str) -> None:
         self._node = node
+        self._publisher = publisher
         self._hardware_id = hardware_id
-        self._publisher = node.create_publisher(DIAGNOSTICS.type, DIAGNOSTICS.name, DIAGNOSTICS.qos)
 
     def publish(self, level: bytes, message: str, values: Mapping[str, object]) -> None:
         """One status with key/value pairs."""

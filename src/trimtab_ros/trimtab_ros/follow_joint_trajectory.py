@@ -12,7 +12,6 @@ from trajectory_msgs.msg import JointTrajectoryPoint
 
 from trimtab.control import Desired
 from trimtab.errors import ReferenceRefused
-from trimtab.faults import Level
 from trimtab.typing import FloatArray
 
 if TYPE_CHECKING:
@@ -39,37 +38,38 @@ class TrajectoryAction:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
-        self._joints = controller._arm.joints
+        self._joints = controller.joints
         self._goal: Any = None
         self._done: Future | None = None
-        self._next_feedback = 0.0
-        self._late = 0.0
+        self._waiting: dict[bytes, Future] = {}  # by goal
+        self._tolerance = np.zeros(len(self._joints))
+        self._goal_time = DEFAULT_GOAL_TIME
+        self._ended = self._next_feedback = 0.0
         self._server = ActionServer(
             controller,
             FollowJointTrajectory,
             ACTION,
             execute_callback=self._execute,
             goal_callback=self._on_goal,
+            handle_accepted_callback=self._on_accepted,
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )
 
+    def destroy(self) -> None:
+        """Ends the goal and the server."""
+        self.abort("the controller was cleaned up")
+        self._server.destroy()
+
+    def abort(self, reason: str) -> None:
+        """Ends the goal, if there is one, without success."""
+        self._finish(FollowJointTrajectory.Result.PATH_TOLERANCE_VIOLATED, reason)
+
     def update(self, now: float, q: FloatArray, qd: FloatArray, desired: Desired) -> None:
         """Called by the controller after each step [s, rad, rad/s]: feedback, and the end of a goal."""
-        if self._goal is None or self._done is None or self._done.done():
+        if self._goal is None:
             return
         step = self._controller.step
-        error = np.abs(desired.q - q)
-        if self._goal.is_cancel_requested:
-            step.cancel()
-            self._finish("canceled")
-        elif step.latch.level is not Level.NOMINAL:
-            self._finish("fault")
-        elif not step.busy(now):
-            self._late = self._late or now
-            if (error <= self._tolerance).all():
-                self._finish("reached")
-            elif now - self._late > self._goal_time:
-                self._finish("missed")
+        result = FollowJointTrajectory.Result
         if now >= self._next_feedback:
             self._next_feedback = now + FEEDBACK_PERIOD
             feedback = FollowJointTrajectory.Feedback(joint_names=list(self._joints))
@@ -77,57 +77,60 @@ class TrajectoryAction:
             feedback.actual = _point(q, qd)
             feedback.error = _point(desired.q - q, desired.qd - qd)
             self._goal.publish_feedback(feedback)
+        if self._goal.is_cancel_requested:
+            step.cancel()
+            self._finish(result.SUCCESSFUL, "cancelled")
+        elif not step.busy(now):
+            self._ended = self._ended or now
+            if (np.abs(desired.q - q) <= self._tolerance).all():
+                self._finish(result.SUCCESSFUL, "")
+            elif now - self._ended > self._goal_time:
+                self._finish(result.GOAL_TOLERANCE_VIOLATED, "the goal was not reached in time")
 
-    def preempt(self) -> None:
-        """Another reference has taken the arm over."""
-        self._finish("preempted")
-
-    def _finish(self, how: str) -> None:
+    def _finish(self, code: int, text: str) -> None:
         if self._done is not None and not self._done.done():
-            self._done.set_result(how)
+            self._done.set_result(FollowJointTrajectory.Result(error_code=code, error_string=text))
+        self._goal = self._done = None
 
     def _on_goal(self, goal: Any) -> GoalResponse:
-        if not self._controller.active:
-            return GoalResponse.REJECT
+        """Takes the trajectory or rejects the goal; a goal that was under way ends here."""
+        controller = self._controller
         try:
+            if not controller.active:
+                raise ReferenceRefused("the controller is inactive")
             if not goal.trajectory.points:
                 raise ReferenceRefused("a goal needs at least one point")
-            self._controller.follow(goal.trajectory)
+            unknown = {tolerance.name for tolerance in goal.goal_tolerance} - set(self._joints)
+            if unknown:
+                raise ReferenceRefused(f"the goal's tolerances name '{min(unknown)}', which is no joint of the arm")
+            controller.follow(goal.trajectory)
         except ReferenceRefused as error:
-            self._controller.refused(error)
+            controller.refused(error)
             return GoalResponse.REJECT
-        self.preempt()
-        self._tolerance = self._goal_tolerances(goal)
-        seconds = goal.goal_time_tolerance.sec + goal.goal_time_tolerance.nanosec * 1e-9
-        self._goal_time = seconds if seconds > 0.0 else DEFAULT_GOAL_TIME
-        self._late = 0.0
-        self._done = Future()
+        self.abort("a newer goal took over")
         return GoalResponse.ACCEPT
 
-    def _goal_tolerances(self, goal: Any) -> FloatArray:
-        given = {tolerance.name: tolerance.position for tolerance in goal.goal_tolerance if tolerance.position > 0.0}
-        return np.array([given.get(joint, DEFAULT_GOAL_TOLERANCE) for joint in self._joints])
+    def _on_accepted(self, handle: Any) -> None:
+        goal = handle.request
+        given = {tolerance.name: tolerance.position for tolerance in goal.goal_tolerance if tolerance.position != 0.0}
+        tolerances = [given.get(joint, DEFAULT_GOAL_TOLERANCE) for joint in self._joints]
+        # The message's convention: a negative tolerance means none.
+        self._tolerance = np.array([np.inf if tolerance < 0.0 else tolerance for tolerance in tolerances])
+        seconds = goal.goal_time_tolerance.sec + goal.goal_time_tolerance.nanosec * 1e-9
+        self._goal_time = seconds if seconds > 0.0 else DEFAULT_GOAL_TIME
+        self._ended = self._next_feedback = 0.0
+        self._goal, self._done = handle, Future()
+        self._waiting[bytes(handle.goal_id.uuid)] = self._done
+        handle.execute()
 
     async def _execute(self, handle: Any) -> Any:
-        done = self._done
-        assert done is not None
-        self._goal = handle
-        how = await done
-        if self._goal is handle:
-            self._goal = None
-        result = FollowJointTrajectory.Result(error_code=FollowJointTrajectory.Result.SUCCESSFUL)
-        if how == "reached":
-            handle.succeed()
-        elif how == "canceled":
+        result = await self._waiting[bytes(handle.goal_id.uuid)]
+        del self._waiting[bytes(handle.goal_id.uuid)]
+        if handle.is_cancel_requested:
             handle.canceled()
+        elif result.error_code == FollowJointTrajectory.Result.SUCCESSFUL:
+            handle.succeed()
         else:
-            if how == "missed":
-                result.error_code = FollowJointTrajectory.Result.GOAL_TOLERANCE_VIOLATED
-                result.error_string = "the goal was not reached in time"
-            else:
-                result.error_code = FollowJointTrajectory.Result.INVALID_GOAL
-                latch = self._controller.step.latch
-                result.error_string = f"stopped: {latch}" if how == "fault" else "a newer reference took over"
             handle.abort()
         return result
 

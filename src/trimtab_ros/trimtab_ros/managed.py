@@ -1,11 +1,9 @@
 """What the nodes share: lifecycle with readable errors, parameters, diagnostics, reset, and a clean end."""
 
-import signal
 import sys
 import traceback
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import Any, ClassVar
 
 import rclpy
@@ -16,9 +14,10 @@ from rclpy.signals import SignalHandlerOptions
 from std_srvs.srv import Trigger
 
 from trimtab.errors import TrimtabError
-from trimtab_ros.diagnostics import DiagnosticsPublisher
+from trimtab_ros.diagnostics import WARN, DiagnosticsPublisher
 from trimtab_ros.parameters import AUTOSTART, Parameter, declare
-from trimtab_ros.topics import RESET_SERVICE
+from trimtab_ros.stopping import STOP
+from trimtab_ros.topics import DIAGNOSTICS, RESET_SERVICE
 
 DIAGNOSTICS_PERIOD = 1.0  # s
 SPIN_TIMEOUT = 0.05  # s; how soon a signal is seen when nothing else happens
@@ -34,6 +33,9 @@ class ManagedNode(LifecycleNode):
         super().__init__(name)
         self.values: dict[str, Any] = declare(self, [AUTOSTART, *self.parameters])
         self.active = False
+        self.failed = False
+        """Set by a node that cannot go on; its process then ends with an exit code."""
+        self._made: list[tuple[Callable[[Any], object], Any]] = []
         # Diagnostics and watchdogs must run also when simulated time stands still.
         self.steady = Clock(clock_type=ClockType.STEADY_TIME)
 
@@ -81,17 +83,32 @@ class ManagedNode(LifecycleNode):
         """Stops safely whatever is running."""
         return self._guarded(self.stop, "shut down")
 
+    def start(self) -> bool:
+        """Configures and activates; tells whether that worked, or was not wanted any more."""
+        success = TransitionCallbackReturn.SUCCESS
+        return self.trigger_configure() == success and (bool(STOP) or self.trigger_activate() == success)
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:  # noqa: ARG002
+        """After an unexpected error: everything is taken down, so that configuring again starts clean."""
+        self.stop()
+        self._cleanup()
+        return TransitionCallbackReturn.SUCCESS
+
     def stop(self) -> None:
         """Ends the flow if it is running."""
         if self.active:
             self._deactivate()
 
     def _configure(self) -> None:
-        self._made: list[tuple[Callable[[Any], object], Any]] = []
-        self.configure()
+        self._cleanup()
+        try:
+            self.configure()
+        except TrimtabError:
+            self._cleanup()
+            raise
         service = self.create_service(Trigger, RESET_SERVICE, self._on_reset)
-        timer = self.create_timer(DIAGNOSTICS_PERIOD, self.report, clock=self.steady)
-        self._made += [(self.destroy_service, service), (self.destroy_timer, timer)]
+        self.keep(self.destroy_service, service)
+        self.every(DIAGNOSTICS_PERIOD, self._report)
 
     def _activate(self) -> None:
         self.activate()
@@ -102,7 +119,8 @@ class ManagedNode(LifecycleNode):
         self.deactivate()
 
     def _cleanup(self) -> None:
-        for destroy, entity in self._made:
+        while self._made:
+            destroy, entity = self._made.pop()
             destroy(entity)
 
     def _guarded(self, action: Callable[[], None], what: str) -> TransitionCallbackReturn:
@@ -121,27 +139,38 @@ class ManagedNode(LifecycleNode):
     def subscribe(self, topic: Any, callback: Callable[[Any], None]) -> None:
         """A subscription that lives until clean-up."""
         subscription = self.create_subscription(topic.type, topic.name, callback, topic.qos)
-        self._made.append((self.destroy_subscription, subscription))
+        self.keep(self.destroy_subscription, subscription)
 
     def publisher(self, topic: Any) -> Any:
         """A publisher that lives until clean-up."""
         publisher = self.create_publisher(topic.type, topic.name, topic.qos)
-        self._made.append((self.destroy_publisher, publisher))
+        self.keep(self.destroy_publisher, publisher)
         return publisher
 
     def every(self, period: float, callback: Callable[[], None]) -> None:
         """A timer on the steady clock [s] that lives until clean-up."""
-        self._made.append((self.destroy_timer, self.create_timer(period, callback, clock=self.steady)))
+        self.keep(self.destroy_timer, self.create_timer(period, callback, clock=self.steady))
 
-    def diagnostics(self, hardware_id: str) -> DiagnosticsPublisher:
-        """The node's voice on /diagnostics."""
-        return DiagnosticsPublisher(self, hardware_id)
+    def keep(self, destroy: Callable[[Any], object], entity: Any) -> None:
+        """Has something destroyed at clean-up."""
+        self._made.append((destroy, entity))
+
+    def speak(self, hardware_id: str) -> DiagnosticsPublisher:
+        """The node's voice on /diagnostics, until clean-up."""
+        self._voice = DiagnosticsPublisher(self, self.publisher(DIAGNOSTICS), hardware_id)
+        return self._voice
+
+    def _report(self) -> None:
+        if self.active:
+            self.report()
+        else:
+            self._voice.publish(WARN, "inactive", {})
 
     def _on_reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        response.message = self.reset()
-        response.success = True
+        response.success = self.active
+        response.message = self.reset() if self.active else "the node is inactive; activate it instead"
         self.get_logger().info(f"reset: {response.message}")
-        self.report()
+        self._report()
         return response
 
 
@@ -150,15 +179,6 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None) -> 
 
     The node is deactivated before the context goes down, so that its last words still reach the graph.
     """
-    stopping = False
-
-    def ask_to_stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        nonlocal stopping
-        stopping = True
-
-    # Python's own handlers, before anything slow: a signal during start-up must not be lost either.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ask_to_stop)
     rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     try:
         try:
@@ -171,14 +191,15 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None) -> 
             return EXIT_FAILED
         executor = SingleThreadedExecutor()
         executor.add_node(node)
-        success = TransitionCallbackReturn.SUCCESS
-        if node.values[AUTOSTART.name] and (node.trigger_configure() != success or node.trigger_activate() != success):
-            return EXIT_FAILED
-        while not stopping:
-            executor.spin_once(timeout_sec=SPIN_TIMEOUT)
-        node.stop()
-        executor.shutdown()
-        node.destroy_node()
-        return 0
+        try:
+            if node.values[AUTOSTART.name] and not node.start():
+                return EXIT_FAILED
+            while not STOP and not node.failed:
+                executor.spin_once(timeout_sec=SPIN_TIMEOUT)
+            return EXIT_FAILED if node.failed else 0
+        finally:
+            node.stop()
+            executor.shutdown()
+            node.destroy_node()
     finally:
         rclpy.try_shutdown()

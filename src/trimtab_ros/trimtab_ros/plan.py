@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +32,7 @@ class Process:
     """One node to start."""
 
     executable: str
-    """In lib/trimtab_ros; the Python module is trimtab_ros.<executable>_node."""
+    """In lib/trimtab_ros; `python -m trimtab_ros.node <executable>` runs the same."""
     namespace: str
     parameters: dict[str, bool | int | float | str] = field(default_factory=dict)
 
@@ -39,11 +40,6 @@ class Process:
     def name(self) -> str:
         """The node's name."""
         return self.executable
-
-    @property
-    def module(self) -> str:
-        """What `python -m` runs."""
-        return f"{PACKAGE}.{self.executable}_node"
 
     def write_parameters(self, folder: Path) -> Path:
         """Writes the file that both launchers pass with --params-file.
@@ -117,6 +113,8 @@ def robots_of_fleet(given: Mapping[str, str]) -> list[dict[str, str]]:
     A fleet runs in wall time: each simulation keeps its own pace, so none can own a common clock.
     """
     values = check_arguments(given, fleet_arguments())
+    if needs_friction(values["controller"]):
+        raise ConfigError("a fleet cannot use 'friction': its file is one robot's own; bring the robots up one by one")
     robots = []
     for namespace, arm in parse_robots(values.pop("robots")).items():
         robot = {**values, "arm": arm, "namespace": namespace}
@@ -204,8 +202,11 @@ def _robot(values: Mapping[str, str]) -> list[Process]:
 
 
 def _number(values: Mapping[str, str], name: str, kind: type) -> Any:
+    wanted = "a whole number" if kind is int else "a number"
     try:
-        return kind(values[name])
+        number = kind(values[name])
     except ValueError:
-        wanted = "a whole number" if kind is int else "a number"
         raise ConfigError(f"{name}:={values[name]} is not {wanted}") from None
+    if not 0 <= number < math.inf:
+        raise ConfigError(f"{name}:={values[name]} is not {wanted} of zero or more")
+    return number

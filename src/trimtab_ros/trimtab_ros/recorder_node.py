@@ -27,28 +27,35 @@ class Recorder(ManagedNode):
         self._writer: Writer | None = None
 
     def configure(self) -> None:
-        """Opens the bag and subscribes."""
-        self._directory = Path(self.values["directory"] or f"runs/bag-{time.strftime('%Y%m%d-%H%M%S')}")
-        if self._directory.exists():
-            raise LogError(f"{self._directory} exists already; give the recorder another directory")
-        self._directory.parent.mkdir(parents=True, exist_ok=True)
+        """Looks whether the bag's folder is free."""
+        self._directory = self._free_directory()
         self._count = 0
-        self._diagnostics = self.diagnostics("recorder")
+        self._diagnostics = self.speak("recorder")
 
     def activate(self) -> None:
-        """Opens the bag and starts to write."""
+        """Opens the bag, subscribes and starts to write."""
+        self._directory = self._free_directory()
+        self._directory.parent.mkdir(parents=True, exist_ok=True)
         self._writer = Writer(self._directory, version=9, storage_plugin=StoragePlugin.MCAP)
         self._writer.open()
         typestore = get_typestore(Stores.ROS2_JAZZY)
-        for topic in (JOINT_STATES, TORQUE_COMMAND, REFERENCE, DIAGNOSTICS):
-            self._record(topic, typestore)
+        topics = (JOINT_STATES, TORQUE_COMMAND, REFERENCE, DIAGNOSTICS)
+        self._recorded = [self._record(topic, typestore) for topic in topics]
 
     def deactivate(self) -> None:
         """Completes the bag."""
+        for subscription in self._recorded:
+            self.destroy_subscription(subscription)
         if self._writer is not None:
             self._writer.close()
             self._writer = None
             self.get_logger().info(f"{self._count} messages in {self._directory}")
+
+    def _free_directory(self) -> Path:
+        directory = Path(self.values["directory"] or f"runs/bag-{time.strftime('%Y%m%d-%H%M%S')}")
+        if directory.exists():
+            raise LogError(f"{directory} exists already; give the recorder another directory")
+        return directory
 
     def reset(self) -> str:
         """There is nothing to reset."""
@@ -58,7 +65,7 @@ class Recorder(ManagedNode):
         """How much was written."""
         self._diagnostics.publish(OK, "recording", {"messages": self._count, "directory": self._directory})
 
-    def _record(self, topic: Topic, typestore: Any) -> None:
+    def _record(self, topic: Topic, typestore: Any) -> Any:
         assert self._writer is not None
         message_type = f"{topic.type.__module__.partition('.')[0]}/msg/{topic.type.__name__}"
         connection = self._writer.add_connection(self.resolve_topic_name(topic.name), message_type, typestore=typestore)
@@ -69,14 +76,9 @@ class Recorder(ManagedNode):
                 self._count += 1
 
         qos = QoSProfile(depth=QUEUE, reliability=topic.qos.reliability, durability=topic.qos.durability)
-        subscription = self.create_subscription(topic.type, topic.name, write, qos, raw=True)
-        self._made.append((self.destroy_subscription, subscription))
+        return self.create_subscription(topic.type, topic.name, write, qos, raw=True)
 
 
 def main() -> int:
     """Runs the node."""
     return run_node(Recorder)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -47,7 +47,7 @@ class Reference(ManagedNode):
         self._trajectory = make_reference(self.values["reference"], RigidBody(arm), self.values["duration"])
         self._order = arm.order()
         self._publisher = self.publisher(REFERENCE)
-        self._diagnostics = self.diagnostics(arm.name)
+        self._diagnostics = self.speak(arm.name)
         self._subscription: Any = None
         self._start_over()
         self.every(LOOK_PERIOD, self._look)
@@ -117,7 +117,3 @@ class Reference(ManagedNode):
 def main() -> int:
     """Runs the node."""
     return run_node(Reference)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

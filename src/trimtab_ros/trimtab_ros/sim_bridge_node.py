@@ -3,6 +3,8 @@
 import math
 import threading
 import time
+import traceback
+from collections.abc import Callable
 from typing import ClassVar
 
 from rosgraph_msgs.msg import Clock
@@ -54,19 +56,20 @@ class SimBridge(ManagedNode):
         self._gate = CommandGate(arm, RigidBody(arm), timeout, fresh=timeout if self._lockstep else None)
         self._simulated_time = bool(self.get_parameter("use_sim_time").value) or self._lockstep
         self._meter = LoopMeter()
-        self._stamp = 0
+        self._stamp = -1
         self._answered_stamp = -1
         self._latched = Level.NOMINAL
         self._states = self.publisher(JOINT_STATES)
         self._clock_publisher = self.publisher(CLOCK) if self._simulated_time else None
-        self._diagnostics = self.diagnostics(arm.name)
+        self._diagnostics = self.speak(arm.name)
         self.subscribe(TORQUE_COMMAND, self._on_command)
 
     def activate(self) -> None:
         """Starts the plant's thread at the home posture."""
         self._plant.reset(self._arm.home)
         self._gate.reset()
-        self._answered_stamp = -1
+        self._stamp = self._answered_stamp = -1
+        self._latched = Level.NOMINAL
         self._viewer: Viewer | None = None
         if self.values["viewer"]:
             self._viewer = open_viewer(self._plant.model, self._plant.data)
@@ -99,10 +102,17 @@ class SimBridge(ManagedNode):
         with self._answered:
             age, fault, waiting = self._gate.age(now), str(self._gate.latch), self._gate.waiting
             level = self._gate.latch.level
+            periods, damped = self._gate.periods, self._gate.damped_periods
+            self._gate.periods = self._gate.damped_periods = 0
         if level is not Level.NOMINAL:
             status, message = ERROR, fault
         elif waiting:
             status, message = WARN, "damped: waiting for the first command"
+        elif damped > 0:
+            status, message = (
+                WARN,
+                f"following commands, but damped in {damped} of {periods} periods for want of a fresh one",
+            )
         else:
             status, message = OK, "following commands"
         self._diagnostics.publish(
@@ -113,6 +123,7 @@ class SimBridge(ManagedNode):
                 "expected_rate_hz": self._arm.rate,
                 "deadline_misses": self._meter.misses,
                 "command_age_s": -1.0 if age is None else age,
+                "damped_periods": damped,
                 "fault": fault,
                 "plant": self._plant.gap.name,
                 "mode": self.values["mode"],
@@ -123,25 +134,28 @@ class SimBridge(ManagedNode):
         if not self.active:
             return
         now = time.monotonic()
+        stamp = to_nanoseconds(message.header.stamp)
         with self._answered:
-            try:
-                self._gate.accept(torque_array(message, self._order), now)
-            except TrimtabError as error:
-                self._gate.refuse(f"torque command refused: {error}", now)
-            self._answered_stamp = to_nanoseconds(message.header.stamp)
+            late = (self._stamp - stamp) / NANOSECONDS  # how old the state was that it answers
+            if late < 0.0:
+                self._gate.refuse("torque command refused: it answers a state that was never sent", now)
+            elif not self._lockstep or late == 0.0:
+                try:
+                    self._gate.accept(torque_array(message, self._order), now - late)
+                except TrimtabError as error:
+                    self._gate.refuse(f"torque command refused: {error}", now)
+            self._answered_stamp = stamp
             self._answered.notify_all()
 
     # The plant's thread ----------------------------------------------------------------------------------------------
 
-    def _guard(self, loop: object) -> None:
-        """Keeps an exception in the thread from dying unseen."""
+    def _guard(self, loop: Callable[[], None]) -> None:
+        """An exception in the thread ends the process: without a plant there is no bridge."""
         try:
-            loop()  # type: ignore[operator]
-        except Exception as error:
-            self.get_logger().fatal(f"the plant's thread ended: {error!r}")
-            with self._answered:
-                self._gate.latch.trip(Level.STOP, f"the plant's thread ended: {error!r}", time.monotonic())
-            raise
+            loop()
+        except Exception:
+            self.get_logger().fatal(f"the plant's thread ended:\n{traceback.format_exc()}")
+            self.failed = True
 
     def _run_real_time(self) -> None:
         period = self._arm.period
@@ -164,7 +178,9 @@ class SimBridge(ManagedNode):
                     start += late * period
                     epoch += 0 if self._simulated_time else round(late * period * NANOSECONDS)
                     late = 0
-            for _ in range(1 + late):
+            for missed in range(1 + late):
+                if missed > 0:
+                    self._last_state = self._plant.measure()  # damping must see the speed that it brakes
                 self._step_plant()
             done += 1 + late
             self._show(done)
@@ -176,10 +192,13 @@ class SimBridge(ManagedNode):
         while not self._stop.is_set():
             stamp = round(done * period * NANOSECONDS)
             self._publish_state(stamp, clock=done % every == 0)
+            resend = time.monotonic() + RETRY
             with self._answered:
                 while not self._may_step(stamp):
-                    if not self._answered.wait(RETRY) and not self._stop.is_set():
+                    self._answered.wait(RETRY)
+                    if time.monotonic() > resend and not self._stop.is_set():
                         self._publish_state(stamp, clock=True)
+                        resend = time.monotonic() + RETRY
                 if self._stop.is_set():
                     return
                 latched = self._gate.latch.level is not Level.NOMINAL
@@ -191,13 +210,12 @@ class SimBridge(ManagedNode):
 
     def _may_step(self, stamp: int) -> bool:
         """Lockstep goes on when the state is answered, when the wait became a fault, or at the end."""
-        q, qd = self._last_state
-        self._gate.torque(q, qd, time.monotonic())  # notices a command that has become too old
+        self._gate.notice_silence(time.monotonic())
         faulty = self._gate.latch.level is not Level.NOMINAL
         return self._answered_stamp == stamp or faulty or self._stop.is_set()
 
     def _publish_state(self, stamp: int, clock: bool) -> None:
-        if stamp != self._stamp or stamp == 0:
+        if stamp != self._stamp:
             self._last_state = self._plant.measure()
         self._stamp = stamp
         if clock and self._clock_publisher is not None:
@@ -208,10 +226,10 @@ class SimBridge(ManagedNode):
         q, qd = self._last_state
         with self._answered:
             torque = self._gate.torque(q, qd, time.monotonic())
-            level = self._gate.latch.level
             fault = str(self._gate.latch)
-        if level > self._latched:
-            self._latched = level
+            risen = self._gate.latch.level > self._latched
+            self._latched = self._gate.latch.level
+        if risen:
             self.get_logger().error(f"{fault}; the arm is damped until ~/reset is called")
             self.report()
         self._plant.step(torque)
@@ -225,7 +243,3 @@ class SimBridge(ManagedNode):
 def main() -> int:
     """Runs the node."""
     return run_node(SimBridge)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -9,10 +9,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from trimtab.errors import ConfigError
+from trimtab_ros.stopping import PARENT, StopWish
 
 if TYPE_CHECKING:
     from trimtab_ros.plan import Argument, Process
@@ -86,18 +86,16 @@ def command_line(process: "Process", parameters: Path) -> list[str]:
     remaps = ["-r", f"__node:={process.name}"]
     if process.namespace:
         remaps += ["-r", f"__ns:=/{process.namespace.strip('/')}"]
-    return [sys.executable, "-m", process.module, "--ros-args", *remaps, "--params-file", str(parameters)]
+    return [
+        *(sys.executable, "-m", "trimtab_ros.node", process.executable),
+        *("--ros-args", *remaps, "--params-file", str(parameters)),
+    ]
 
 
 def run_processes(processes: Sequence["Process"]) -> int:
     """Runs all until Ctrl-C or until one ends; then ends the others. Gives the first failing exit code, else 0."""
-    asked = False
-
-    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        nonlocal asked
-        asked = True
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    asked = StopWish()
+    before = asked.listen()
     children: list[tuple[Process, subprocess.Popen[bytes]]] = []
     failed = 0
     try:
@@ -121,10 +119,12 @@ def run_processes(processes: Sequence["Process"]) -> int:
                 late = end([child for _, child in children])
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, handler)  # type: ignore[arg-type]
     if failed:
         return failed
-    codes = [_exit_code(child.returncode) for _, child in children]
+    # A child that was still starting when it was told to end has ended as it should.
+    told = (-signal.SIGINT, 128 + signal.SIGINT)
+    codes = [0 if child.returncode in told else _exit_code(child.returncode) for _, child in children]
     return next((code for code in codes if code), 1 if late else 0)
 
 
@@ -153,5 +153,5 @@ def _exit_code(code: int) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """The nodes' environment: their output line by line, also into a pipe."""
-    return {**os.environ, "PYTHONUNBUFFERED": "1", "RCUTILS_LOGGING_BUFFERED_STREAM": "0"}
+    """The nodes' environment: our process id, so that they end with us; their output line by line, also into a pipe."""
+    return {**os.environ, PARENT: str(os.getpid()), "PYTHONUNBUFFERED": "1", "RCUTILS_LOGGING_BUFFERED_STREAM": "0"}

@@ -52,12 +52,13 @@ class Answer:
 def ask(code: str, environment: Mapping[str, str] | None = None, timeout: float = 20.0) -> Answer:
     """Runs Python code in a process of its own, so that what it imports, breaks or hangs on is not ours.
 
+    The working directory is no place to import from: a workspace has a folder `launch` of its own.
     timeout [s]: after it the process is ended.
     """
     try:
         # On a timeout `run` ends this one process by its id.
         done = subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, "-P", "-c", code],
             env={**os.environ, **(environment or {})},
             capture_output=True,
             text=True,

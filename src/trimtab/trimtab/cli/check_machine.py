@@ -64,12 +64,15 @@ def in_dialout() -> bool:
 
 
 def check_can() -> Check:
-    """CAN interfaces, and whether they are up."""
-    found = [f"{link.name} ({_state_of(link)})" for link in sorted(NETWORK.glob("*can*"))]
-    if found:
-        return Check("can", State.OK, ", ".join(found))
-    remedy = "for a WAM: sudo ip link set can0 up type can bitrate 1000000"
-    return Check("can", State.WARN, "no interface", remedy)
+    """CAN interfaces, and whether they are up; a virtual one that is up calls its state unknown."""
+    states = {link.name: _state_of(link) for link in sorted(NETWORK.glob("*can*"))}
+    if not states:
+        return Check("can", State.WARN, "no interface", f"for a WAM plug in a CAN adapter, then {_bring_up('can0')}")
+    found = ", ".join(f"{name} ({state})" for name, state in states.items())
+    down = [name for name, state in states.items() if state not in ("up", "unknown")]
+    if down:
+        return Check("can", State.WARN, found, f"for a WAM: {'; '.join(map(_bring_up, down))}")
+    return Check("can", State.OK, found)
 
 
 def check_scheduler() -> Check:
@@ -102,6 +105,11 @@ def _limit(name: str) -> str:
 
     soft, _ = resource.getrlimit(getattr(resource, name))
     return "unlimited" if soft == resource.RLIM_INFINITY else str(soft)
+
+
+def _bring_up(name: str) -> str:
+    """The command that opens a CAN interface; only real ones have a bit rate."""
+    return f"sudo ip link set {name} up" + (" type can bitrate 1000000" if name.startswith("can") else "")
 
 
 def _state_of(link: Path) -> str:

@@ -8,7 +8,18 @@ from importlib.util import find_spec
 from trimtab.cli.check import Check, State
 
 OLDEST_PYTHON = (3, 11)
-PACKAGES = {"numpy": "numpy", "pinocchio": "pin", "mujoco": "mujoco", "rosbags": "rosbags"}
+PACKAGES = {
+    "numpy": "numpy",
+    "scipy": "scipy",
+    "yaml": "PyYAML",
+    "pinocchio": "pin",
+    "mujoco": "mujoco",
+    "urdf_parser_py": "urdf-parser-py",
+    "rosbags": "rosbags",
+    "matplotlib": "matplotlib",
+    "PIL": "pillow",
+    "tqdm": "tqdm",
+}
 """What the library calls them, and what they are installed as."""
 
 

@@ -16,7 +16,8 @@ UNEVEN = 1.5  # a step longer than this many periods means that rows are missing
 
 DESCRIPTION = """\
 Identifies the friction of each joint from a bag: the rigid-body torque of the measured motion is taken off the
-torque that was sent, and Coulomb, viscous and offset torque are fitted to what is left.
+torque that was sent. To what is left in the rows in which the joint moves are fitted: Coulomb and viscous friction,
+extra rotor inertia, a constant offset, and the speed over which the Coulomb torque changes sign (smoothing).
 
 The bag must hold the joints' states and the torques sent, every joint moving both ways: record a sweep."""
 
@@ -80,31 +81,29 @@ def remarks(log: "BagLog") -> list[str]:
 
 
 def explained(body: "RigidBody", log: "BagLog", model: "FrictionModel") -> "FloatArray":
-    """Share of each joint's unexplained torque (root mean square) that the model explains, shape (dof,), at most 1."""
+    """Share of each joint's unexplained torque (root mean square, while it moves) that the model explains.
+
+    Shape (dof,), at most 1.
+    """
     import numpy as np
-    from scipy.signal import savgol_filter
 
-    from trimtab.control.friction import SMOOTHING_WINDOW
+    from trimtab.control.friction import moving_rows, unexplained_torque
 
-    # The same zero-phase filter as the fit's, or the comparison would be with another torque.
-    period = float(np.median(np.diff(log.t)))
-    window = max(5, 2 * round(SMOOTHING_WINDOW / period / 2) + 1)
-    speed = savgol_filter(log.qd, window, 2, axis=0)
-    acceleration = savgol_filter(log.qd, window, 2, deriv=1, delta=period, axis=0)
-    rigid = [body.owned_dynamics(*row).copy() for row in zip(log.q, speed, acceleration, strict=True)]
-    left = log.torque - np.array(rigid)
+    speed, acceleration, left = unexplained_torque(body, log.t, log.q, log.qd, log.torque)
     after = left - model.torque(speed, acceleration)
-    before_rms = np.maximum(np.sqrt(np.mean(left**2, axis=0)), 1e-12)
-    shares: FloatArray = 1.0 - np.sqrt(np.mean(after**2, axis=0)) / before_rms
+    moving = moving_rows(body.arm, speed)
+    before_rms = np.maximum(np.sqrt(np.mean(left**2, axis=0, where=moving)), 1e-12)
+    shares: FloatArray = 1.0 - np.sqrt(np.mean(after**2, axis=0, where=moving)) / before_rms
     return shares
 
 
 def friction_table(model: "FrictionModel", shares: "FloatArray") -> str:
     """A line per joint: what was identified, and how much of the unexplained torque it explains."""
     width = max(len("joint"), *(len(joint) for joint in model.joints))
-    lines = [f"{'joint':<{width}}  coulomb [Nm]  viscous [Nm s/rad]  offset [Nm]  explained"]
-    lines += [
-        f"{joint:<{width}}  {model.coulomb[i]:12.3f}  {model.viscous[i]:18.3f}  {model.offset[i]:11.3f}  {shares[i]:9.0%}"
-        for i, joint in enumerate(model.joints)
-    ]
+    titles = ("coulomb [Nm]", "viscous [Nm s/rad]", "inertia [kg m^2]", "offset [Nm]", "smoothing [rad/s]")
+    columns = (model.coulomb, model.viscous, model.inertia, model.offset, model.speed)
+    lines = ["  ".join([f"{'joint':<{width}}", *titles, "explained"])]
+    for i, joint in enumerate(model.joints):
+        numbers = [f"{column[i]:{len(title)}.4f}" for title, column in zip(titles, columns, strict=True)]
+        lines.append("  ".join([f"{joint:<{width}}", *numbers, f"{shares[i]:9.0%}"]))
     return "\n".join(lines)

@@ -27,7 +27,8 @@ EXAMPLES = """\
 examples:
   trimtab run                                           the UR5e draws a plum blossom under computed torque
   trimtab run --plant worn --compare pd,friction,observer
-  trimtab fit friction runs/my_run/bags/pd --arm ur5e   identify friction from a bag
+  trimtab run --reference sweep --controller pd --plant worn --duration 20 --out runs/sweep
+  trimtab fit friction runs/sweep/bags/pd --arm ur5e    identify friction from that bag
   trimtab arms                                          the arms that are known
   trimtab doctor                                        what this machine has and lacks
 

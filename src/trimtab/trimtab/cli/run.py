@@ -125,6 +125,8 @@ def prepare(arguments: argparse.Namespace) -> Setup:
         wanted |= needs_friction(text)  # refuses a text that is no controller
         if controllers.count(text) > 1:
             raise ConfigError(f"controller '{text}' is named twice in --compare; name each once")
+    if arguments.seed < 0:
+        raise ConfigError(f"--seed {arguments.seed} is negative; give zero or more")
     arm = load_arm(arguments.arm)
     gap = load_gap(arguments.plant, arm)
     trajectory = make_reference(arguments.reference, RigidBody(arm), arguments.duration)

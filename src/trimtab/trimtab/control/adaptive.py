@@ -9,11 +9,11 @@ from trimtab.typing import FloatArray
 
 PAYLOAD_REACH = 0.1  # m; how far from the last link's frame a payload's centre of mass may lie
 FRICTION_SPEED = 0.02  # share of the velocity limit over which sign(qd) is smoothed
-BAND_SPREAD = 3.0  # a mass may be adapted to this multiple of the rated payload
+PAYLOAD_BOUND = 3.0  # each payload parameter may be adapted to this multiple of the rated payload's, either sign
 
 
 class SlotineLi:
-    """tau = M qr'' + C qr' (+ g) + Y theta + K s, with theta' = gain Y^T s, s = e' + w e.
+    """tau = M (qr'' + w s) + C qr' (+ g) + Y theta, with theta' = gain Y^T s, s = e' + w e, w per joint.
 
     theta holds what the nominal model does not know: ten inertial parameters of a payload on the last link, and a
     Coulomb and a viscous coefficient per joint. Nobody but the stack can know the payload, so its gravity is always
@@ -31,7 +31,7 @@ class SlotineLi:
         # Order of pinocchio's inertial parameters: mass, mass * com (3), inertia (6).
         scale = np.array([mass, *[moment] * 3, *[inertia] * 6])
         friction_limit = gains.limit * arm.torque
-        self._bound = np.concatenate([BAND_SPREAD * scale, friction_limit, friction_limit])
+        self._bound = np.concatenate([PAYLOAD_BOUND * scale, friction_limit, friction_limit])
         self._gain = np.concatenate([gains.payload * scale**2 / mass, *[gains.friction * arm.kp] * 2])
         self._theta = np.zeros(10 + 2 * arm.dof)
         self._explained = np.zeros(arm.dof)
@@ -61,7 +61,7 @@ class SlotineLi:
         np.clip(self._theta, -self._bound, self._bound, out=self._theta)
         np.maximum(self._theta[10:], 0.0, out=self._theta[10:])  # friction never drives
         self._explained = regressor @ self._theta
-        # K = damping M(q), so that heavy and light joints converge alike; C qr' = C qd + C s.
+        # M (damping s), so that heavy and light joints converge alike; C qr' = C qd + C s.
         rigid = self._body.owned_dynamics(sample.q, sample.qd, qdd_ref + self._damping * s).copy()
         return rigid + self._body.coriolis_matrix(sample.q, sample.qd) @ s + self._explained
 

@@ -1,7 +1,5 @@
 """What an arm does when something is wrong: hold a posture, or damp its motion."""
 
-import numpy as np
-
 from trimtab.arm import Arm
 from trimtab.dynamics import RigidBody
 from trimtab.typing import FloatArray
@@ -22,12 +20,12 @@ class Hold:
     def torque(self, q: FloatArray, qd: FloatArray) -> FloatArray:
         """[Nm]."""
         if self._posture is None:
-            self._posture = np.clip(q, self._arm.lower, self._arm.upper)
+            self._posture = q.copy()  # also outside the limits: no fault may yank the arm
         return self._arm.kp * (self._posture - q) - self._arm.kd * qd + self._body.owned_gravity(q)
 
 
 class Damp:
-    """-kd qd, plus gravity where the stack owns it: the arm comes to rest where it is and does not fall."""
+    """-kd qd, plus gravity where the stack owns it: the arm is braked; a load that the model does not know sinks slowly."""
 
     def __init__(self, arm: Arm, body: RigidBody) -> None:
         self._kd = arm.kd

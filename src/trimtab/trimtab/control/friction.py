@@ -19,13 +19,17 @@ SCHEMA = 1
 MOVING = 0.02  # share of the velocity limit above which a row counts
 MIN_ROWS = 200  # rows of motion below which a fit is not trusted
 SMOOTHING_WINDOW = 0.03  # s; of the zero-phase filter that differentiates the log's velocity
-STRIBECK_SPREAD = 8.0  # speeds tried for the smoothing of sign(qd) span this factor
-SPEED_GRID = 7
+SMOOTH_SPEED_LOW = 0.01  # share of the velocity limit: lowest speed tried for the tanh that smooths sign(qd)
+SMOOTH_SPEED_SPAN = 8.0  # highest over lowest
+SMOOTH_SPEED_COUNT = 7
 
 
 @dataclass(frozen=True)
 class FrictionModel:
-    """Per joint: coulomb * tanh(qd / speed) + viscous * qd + inertia * qdd + offset [Nm]. Arrays of shape (dof,)."""
+    """Friction of each joint, and with it the rotor inertia and constant torque that the nominal model lacks.
+
+    Torque: coulomb * tanh(qd / speed) + viscous * qd + inertia * qdd + offset [Nm]. Arrays have shape (dof,).
+    """
 
     joints: tuple[str, ...]
     coulomb: FloatArray
@@ -40,7 +44,7 @@ class FrictionModel:
     """[Nm]"""
 
     def torque(self, qd: FloatArray, qdd: FloatArray) -> FloatArray:
-        """Torque that overcomes the friction at this motion [Nm]."""
+        """Torque that overcomes all of it at this motion [Nm]."""
         return self.coulomb * np.tanh(qd / self.speed) + self.viscous * qd + self.inertia * qdd + self.offset
 
     def save(self, file: Path, arm: str, source: str) -> None:
@@ -86,30 +90,46 @@ def fit_friction(
         raise LogError(f"a friction fit needs at least {MIN_ROWS} rows, the log has {len(t)}")
     if not all(np.isfinite(array).all() for array in (t, q, qd, torque)):
         raise LogError("the log holds numbers that are not finite (a run that was stopped?); use a run without a fault")
+    speed, acceleration, left = unexplained_torque(body, t, q, qd, torque)
+    moving = moving_rows(arm, speed)
+    fitted = [_fit_joint(arm, i, moving[:, i], speed[:, i], acceleration[:, i], left[:, i]) for i in range(arm.dof)]
+    coulomb, viscous, smooth, inertia, offset = (np.array(column) for column in zip(*fitted, strict=True))
+    return FrictionModel(arm.joints, coulomb, viscous, smooth, inertia, offset)
+
+
+def unexplained_torque(
+    body: RigidBody, t: FloatArray, q: FloatArray, qd: FloatArray, torque: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Smoothed speed, acceleration, and the torque that the rigid body of the measured motion leaves over.
+
+    t: (n,) [s] at a fixed rate; the others (n, dof). The filter has no phase.
+    """
     period = float(np.median(np.diff(t)))
     window = max(5, 2 * round(SMOOTHING_WINDOW / period / 2) + 1)
     speed = savgol_filter(qd, window, 2, axis=0)
     acceleration = savgol_filter(qd, window, 2, deriv=1, delta=period, axis=0)
     rigid = np.array([body.owned_dynamics(*row).copy() for row in zip(q, speed, acceleration, strict=True)])
-    left = torque - rigid
-    fitted = [_fit_joint(arm, i, speed[:, i], acceleration[:, i], left[:, i]) for i in range(arm.dof)]
-    coulomb, viscous, smooth, inertia, offset = (np.array(column) for column in zip(*fitted, strict=True))
-    return FrictionModel(arm.joints, coulomb, viscous, smooth, inertia, offset)
+    return speed, acceleration, torque - rigid
+
+
+def moving_rows(arm: Arm, speed: FloatArray) -> np.ndarray:
+    """Which values tell of friction, (n, dof) of bool: a joint at rest only tells that its friction is enough."""
+    moving: np.ndarray = np.abs(speed) > MOVING * arm.velocity
+    return moving
 
 
 def _fit_joint(
-    arm: Arm, i: int, qd: FloatArray, qdd: FloatArray, left: FloatArray
+    arm: Arm, i: int, moving: np.ndarray, qd: FloatArray, qdd: FloatArray, left: FloatArray
 ) -> tuple[float, float, float, float, float]:
-    """Bounded least squares for one joint, the smoothing speed chosen from a grid."""
+    """Bounded least squares over one joint's moving rows, the smoothing speed chosen from a grid."""
     limit = arm.velocity[i]
-    moving = np.abs(qd) > MOVING * limit  # a joint at rest only tells that its friction is enough
     if np.count_nonzero(moving) < MIN_ROWS or min(np.count_nonzero(qd[moving] > 0), np.count_nonzero(qd[moving] < 0)) < 20:
         raise LogError(
             f"joint '{arm.joints[i]}' hardly moves in this log, in both directions it must; record a `--reference sweep`"
         )
     qd, qdd, left = qd[moving], qdd[moving], left[moving]
     best: tuple[float, FloatArray, float] | None = None
-    for smooth in 0.01 * limit * np.geomspace(1.0, STRIBECK_SPREAD, SPEED_GRID):
+    for smooth in SMOOTH_SPEED_LOW * limit * np.geomspace(1.0, SMOOTH_SPEED_SPAN, SMOOTH_SPEED_COUNT):
         columns = np.stack([np.tanh(qd / smooth), qd, qdd, np.ones_like(qd)], axis=1)
         bounds = ([0.0, 0.0, -arm.armature[i], -arm.torque[i]], [arm.torque[i], np.inf, np.inf, arm.torque[i]])
         solution = lsq_linear(columns, left, bounds=bounds)

@@ -132,6 +132,8 @@ def _thermal(fields: Fields) -> Thermal:
         initial=fields.number("initial", low=0.0, high=200.0),
     )
     fields.done()
+    if thermal.coefficient * max(thermal.rise, thermal.initial) >= 1.0:
+        raise fields.error("coefficient", "times the temperature rise reaches 1: such a motor would turn backwards")
     return thermal
 
 

@@ -67,15 +67,15 @@ def _stiff(timestep: float) -> list[float]:
 
 
 def _add_payload(spec: mujoco.MjSpec, arm: Arm, gap: PlantGap) -> None:
-    radius = 0.5 * (gap.payload_mass / 7800.0) ** (1.0 / 3.0)  # a steel cube's half edge
+    half_edge = 0.5 * (gap.payload_mass / 7800.0) ** (1.0 / 3.0)  # of a steel cube
     spec.body(arm.tool_frame).add_body(
         name="payload",
         pos=gap.payload_offset,
         ipos=[0.0, 0.0, 0.0],  # left out, MuJoCo takes `pos` a second time
         mass=gap.payload_mass,
-        inertia=[gap.payload_mass * radius**2 * 2.0 / 3.0] * 3,
+        inertia=[gap.payload_mass * half_edge**2 * 2.0 / 3.0] * 3,
         explicitinertial=True,
-    ).add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=[radius] * 3, rgba=[0.45, 0.3, 0.1, 1.0], contype=0, conaffinity=0)
+    ).add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=[half_edge] * 3, rgba=[0.45, 0.3, 0.1, 1.0], contype=0, conaffinity=0)
 
 
 def _add_scene(spec: mujoco.MjSpec) -> None:

@@ -15,19 +15,22 @@ def check_trajectory(arm: Arm, trajectory: Trajectory) -> None:
     """Raises `ReferenceRefused` with the joint, the value and the limit."""
     if trajectory.dof != arm.dof:
         raise ReferenceRefused(f"the trajectory has {trajectory.dof} joints, {arm.name} has {arm.dof}")
-    q, qd = trajectory.extremes(SAMPLES_PER_KNOT)
+    with np.errstate(over="ignore", invalid="ignore"):
+        q, qd = trajectory.extremes(SAMPLES_PER_KNOT)
     for i, joint in enumerate(arm.joints):
         low, high = q[:, i].min(), q[:, i].max()
-        if low < arm.lower[i] - TOLERANCE:
-            raise ReferenceRefused(f"joint '{joint}' is asked to go to {low:.4f} rad, its lower limit is {arm.lower[i]:.4f}")
-        if high > arm.upper[i] + TOLERANCE:
+        if not low >= arm.lower[i] - TOLERANCE:  # also when it overflows
             raise ReferenceRefused(
-                f"joint '{joint}' is asked to go to {high:.4f} rad, its upper limit is {arm.upper[i]:.4f}"
+                f"joint '{joint}' is asked to go to {_show(low)} rad, its lower limit is {_show(arm.lower[i])}"
+            )
+        if not high <= arm.upper[i] + TOLERANCE:
+            raise ReferenceRefused(
+                f"joint '{joint}' is asked to go to {_show(high)} rad, its upper limit is {_show(arm.upper[i])}"
             )
         fastest = np.abs(qd[:, i]).max()
-        if fastest > arm.velocity[i] + TOLERANCE:
+        if not fastest <= arm.velocity[i] + TOLERANCE:
             raise ReferenceRefused(
-                f"joint '{joint}' is asked to move at {fastest:.4f} rad/s, its velocity limit is {arm.velocity[i]:.4f}"
+                f"joint '{joint}' is asked to move at {_show(fastest)} rad/s, its velocity limit is {_show(arm.velocity[i])}"
             )
     ending = np.abs(trajectory.qd[-1]) / arm.velocity
     if ending.max() > END_SPEED_TOLERANCE:
@@ -35,3 +38,8 @@ def check_trajectory(arm: Arm, trajectory: Trajectory) -> None:
         raise ReferenceRefused(
             f"the trajectory ends with joint '{arm.joints[i]}' at {trajectory.qd[-1, i]:.3f} rad/s; it must end at rest"
         )
+
+
+def _show(value: float) -> str:
+    """A number as people read it; one that overflowed need not fill the screen."""
+    return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.4g}"

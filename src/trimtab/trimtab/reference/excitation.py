@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from trimtab.arm import Arm
+from trimtab.errors import ReferenceRefused
 from trimtab.reference.trajectory import Trajectory
 from trimtab.typing import FloatArray
 
@@ -28,13 +29,15 @@ def reach(arm: Arm, duration: float, extent: float = 1.0, seed: int = 0) -> Traj
     random = np.random.default_rng(seed)
     room = 0.35 * extent * np.minimum(arm.upper - arm.home, arm.home - arm.lower).clip(0.05, 1.2)
     postures = [np.array(arm.home)]
-    best = waypoints(arm, np.array([arm.home, arm.home]))
+    best: Trajectory | None = None
     for _ in range(100):
         postures.append(arm.home + random.uniform(-1.0, 1.0, arm.dof) * room)
         longer = waypoints(arm, np.array([*postures, arm.home]))
         if longer.duration > duration:
             break
         best = longer
+    if best is None:
+        raise ReferenceRefused(f"{duration:g} s are too short for {arm.name} to reach anything and come back; give it more")
     return best
 
 

@@ -13,7 +13,7 @@ from trimtab.typing import FloatArray
 Shape = Callable[[FloatArray], FloatArray]
 KNOT_RATE = 50.0  # Hz
 PETALS = 5
-TILT = 0.35  # how far a shape leans out of its plane: every joint gets something to do
+TILT = 0.35  # sine of the angle by which a shape's plane leans off the vertical
 
 
 def plum_blossom(phase: FloatArray) -> FloatArray:
@@ -33,7 +33,10 @@ SHAPES: dict[str, Shape] = {"plum": plum_blossom, "infinity": infinity}
 
 
 def smooth_phase(t: FloatArray, duration: float, laps: int) -> FloatArray:
-    """Phase of a path that starts and ends at rest: quintic ease in and out over the first and last quarter lap."""
+    """Phase of a path that starts and ends at rest, in laps.
+
+    Quintic ease in and out: each takes the time of a quarter lap at cruise, and covers an eighth of a lap.
+    """
     ease = duration / (4.0 * laps + 1.0)
     cruise = laps / (duration - ease)
 
@@ -50,27 +53,28 @@ def smooth_phase(t: FloatArray, duration: float, laps: int) -> FloatArray:
 def shape_trajectory(
     body: RigidBody, shape: Shape, size: float, duration: float, laps: int = 2, start: FloatArray | None = None
 ) -> Trajectory:
-    """A lap or more of a shape around the tool position of the start posture.
+    """A lap or more of a shape whose rim passes through the tool position of the start posture.
 
-    size: largest distance from the centre [m]; duration [s]; start: (dof,) [rad], home unless given.
-    The path leaves from and returns to the centre line, so the arm starts exactly in its start posture.
+    size: largest distance from the shape's centre [m]; duration [s]; start: (dof,) [rad], home unless given.
+    The arm starts exactly in its start posture. The tool ends where it started; joints that the tool's position does not
+    determine end near it.
     """
     home = np.array(body.arm.home if start is None else start)
-    centre = body.tool_position(home).copy()
+    rim = body.tool_position(home).copy()
     t = np.linspace(0.0, duration, round(duration * KNOT_RATE) + 1)
     phase = smooth_phase(t, duration, laps)
     flat = size * (shape(phase) - shape(np.zeros(1)))  # the first point is the start posture's own
-    outward = np.array([centre[0], centre[1], 0.0])
+    outward = np.array([rim[0], rim[1], 0.0])
     reach = float(np.linalg.norm(outward))
     radial = outward / reach if reach > 1e-6 else np.array([1.0, 0.0, 0.0])
     sideways = np.cross([0.0, 0.0, 1.0], radial)
     lean = np.sqrt(1.0 - TILT**2)
     # Inwards from the start: the shape's first coordinate is <= 0, which points up and towards the base.
-    path = centre + np.outer(flat[:, 1], sideways) + np.outer(flat[:, 0], TILT * radial - lean * np.array([0.0, 0.0, 1.0]))
+    path = rim + np.outer(flat[:, 1], sideways) + np.outer(flat[:, 0], TILT * radial - lean * np.array([0.0, 0.0, 1.0]))
     q = home
     postures = []
     for point in path:
-        q = solve_position(body, point, q, home)
+        q = solve_position(body, point, q)
         postures.append(q)
     spline = CubicSpline(t, np.array(postures), bc_type="clamped")
     return Trajectory(t, spline(t), spline(t, 1), spline(t, 2))

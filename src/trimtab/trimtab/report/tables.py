@@ -52,17 +52,32 @@ COMPARISON: tuple[Column[Score], ...] = (
         "s",
         lambda s: s.settling_time,
         2,
-        "Time after the reference's end until the slowest joint stays within 2 mrad of it; - where one never did.",
+        "Time after the reference's end until the slowest joint stays within 2 mrad of it; - where one did not within 1 s.",
     ),
-    Column("energy", "J", lambda s: s.energy, 2, "Mechanical energy moved: integral of |torque x speed| over all joints."),
+    Column(
+        "energy",
+        "J",
+        lambda s: s.energy,
+        2,
+        "Integral of |torque sent x speed| over all joints; without gravity where the robot compensates it (UR5e), so not "
+        "comparable between arms.",
+    ),
     Column(
         "roughness",
         "%",
-        lambda s: s.roughness,
+        lambda s: 100.0 * s.roughness,
         3,
         "Root mean square of the torque's change from one control period to the next, as a share of the torque limit.",
     ),
-    Column("at torque limit", "%", lambda s: 100.0 * s.limited, 1, "Share of time in which any torque limit fired."),
+    Column("at torque limit", "%", lambda s: 100.0 * s.limited, 1, "Share of time in which the stack clipped any torque."),
+    Column(
+        "over limits",
+        "%",
+        lambda s: 100.0 * max(s.over_velocity, s.over_position),
+        1,
+        "Share of time in which any joint is measured beyond its velocity limit or beyond its position limits, whichever "
+        "is more.",
+    ),
 )
 
 JOINTS: tuple[Column[JointScore], ...] = (
@@ -70,8 +85,14 @@ JOINTS: tuple[Column[JointScore], ...] = (
     Column("max", "mrad", lambda j: 1e3 * j.max_error, 2, "Largest position error of the link."),
     Column("settling", "s", lambda j: j.settling_time, 2, "As above, for this joint alone."),
     Column("torque RMS", "Nm", lambda j: j.torque_rms, 3, "Root mean square of the torque sent."),
-    Column("energy", "J", lambda j: j.energy, 2, "Mechanical energy moved by this joint."),
-    Column("at torque limit", "%", lambda j: 100.0 * j.over_torque, 1, "Share of time at this joint's torque limit."),
+    Column("energy", "J", lambda j: j.energy, 2, "As above, for this joint alone."),
+    Column(
+        "at torque limit",
+        "%",
+        lambda j: 100.0 * j.at_torque_limit,
+        1,
+        "Share of time with its torque at the limit.",
+    ),
     Column("over velocity limit", "%", lambda j: 100.0 * j.over_velocity, 1, "Share of time beyond its velocity limit."),
 )
 
