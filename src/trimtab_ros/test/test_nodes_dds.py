@@ -61,7 +61,10 @@ class Tracking:
 def test_lockstep_tracks(graph, arm_name):
     tracking = Tracking(graph, arm_name)
     clock = graph.collect(CLOCK)
-    graph.start_plan(arm=arm_name, mode="lockstep", duration="3.0", reference="infinity")
+    given = {"arm": arm_name, "mode": "lockstep", "duration": "3.0", "reference": "infinity"}
+    graph.start_plan(only=("sim_bridge", "controller"), **given)
+    graph.until(lambda: tracking.rows, "states")  # seen before the arm moves
+    graph.start_plan(only=("reference",), **given)
     graph.until(tracking.finished, "the reference's end", patience=120)
     assert tracking.rmse() < 2e-3
     assert clock

@@ -69,6 +69,7 @@ class SimBridge(ManagedNode):
         self._plant.reset(self._arm.home)
         self._gate.reset()
         self._stamp = self._answered_stamp = -1
+        self._done = 0
         self._latched = Level.NOMINAL
         self._viewer: Viewer | None = None
         if self.values["viewer"]:
@@ -98,9 +99,8 @@ class SimBridge(ManagedNode):
 
     def report(self) -> None:
         """Loop rate, misses, age of the command, fault."""
-        now = time.monotonic()
         with self._answered:
-            age, fault, waiting = self._gate.age(now), str(self._gate.latch), self._gate.waiting
+            age, fault, waiting = self._gate.age(self._now()), str(self._gate.latch), self._gate.waiting
             level = self._gate.latch.level
             periods, damped = self._gate.periods, self._gate.damped_periods
             self._gate.periods = self._gate.damped_periods = 0
@@ -133,19 +133,27 @@ class SimBridge(ManagedNode):
     def _on_command(self, message: JointState) -> None:
         if not self.active:
             return
-        now = time.monotonic()
         stamp = to_nanoseconds(message.header.stamp)
         with self._answered:
-            late = (self._stamp - stamp) / NANOSECONDS  # how old the state was that it answers
-            if late < 0.0:
-                self._gate.refuse("torque command refused: it answers a state that was never sent", now)
-            elif not self._lockstep or late == 0.0:
+            if stamp > self._stamp:
+                self._gate.refuse("torque command refused: it answers a state that was never sent", self._now())
+            elif stamp == self._stamp or not self._lockstep:
                 try:
-                    self._gate.accept(torque_array(message, self._order), now - late)
+                    # A command is as old as the state that it answers, not as its way here was long.
+                    late = (self._stamp - stamp) / NANOSECONDS
+                    self._gate.accept(torque_array(message, self._order), self._now() - late)
                 except TrimtabError as error:
-                    self._gate.refuse(f"torque command refused: {error}", now)
+                    self._gate.refuse(f"torque command refused: {error}", self._now())
             self._answered_stamp = stamp
             self._answered.notify_all()
+
+    def _now(self) -> float:
+        """The gate's clock [s].
+
+        In real time it is the plant's: steps that a late process makes up for count as if they had been in time. In
+        lockstep the plant waits for commands, so only the wall clock can tell that none comes any more.
+        """
+        return time.monotonic() if self._lockstep else self._done * self._arm.period
 
     # The plant's thread ----------------------------------------------------------------------------------------------
 
@@ -162,10 +170,10 @@ class SimBridge(ManagedNode):
         every = max(1, round(self._arm.rate / CLOCK_RATE))
         epoch = 0 if self._simulated_time else time.time_ns()
         start = time.monotonic()
-        done = 0
+        self._done = 0
         while not self._stop.is_set():
-            self._publish_state(epoch + round(done * period * NANOSECONDS), clock=done % every == 0)
-            due = start + (done + 1) * period
+            self._publish_state(epoch + round(self._done * period * NANOSECONDS), clock=self._done % every == 0)
+            due = start + (self._done + 1) * period
             wait = due - time.monotonic()
             if wait > 0.0:
                 self._stop.wait(wait)
@@ -177,21 +185,23 @@ class SimBridge(ManagedNode):
                     self.get_logger().warning(f"stalled for {late * period:.2f} s; the plant was not moved meanwhile")
                     start += late * period
                     epoch += 0 if self._simulated_time else round(late * period * NANOSECONDS)
+                    if not self._gate.waiting:
+                        self._gate.refuse(f"the simulation stalled for {late * period:.2f} s", self._now())
                     late = 0
             for missed in range(1 + late):
                 if missed > 0:
                     self._last_state = self._plant.measure()  # damping must see the speed that it brakes
                 self._step_plant()
-            done += 1 + late
-            self._show(done)
+                self._done += 1
+            self._show()
 
     def _run_lockstep(self) -> None:
         period = self._arm.period
         every = max(1, round(self._arm.rate / CLOCK_RATE))
-        done = 0
+        self._done = 0
         while not self._stop.is_set():
-            stamp = round(done * period * NANOSECONDS)
-            self._publish_state(stamp, clock=done % every == 0)
+            stamp = round(self._done * period * NANOSECONDS)
+            self._publish_state(stamp, clock=self._done % every == 0)
             resend = time.monotonic() + RETRY
             with self._answered:
                 while not self._may_step(stamp):
@@ -205,12 +215,12 @@ class SimBridge(ManagedNode):
             if latched:
                 self._stop.wait(period)  # nobody sets the pace any more: damp in real time
             self._step_plant()
-            done += 1
-            self._show(done)
+            self._done += 1
+            self._show()
 
     def _may_step(self, stamp: int) -> bool:
         """Lockstep goes on when the state is answered, when the wait became a fault, or at the end."""
-        self._gate.notice_silence(time.monotonic())
+        self._gate.notice_silence(self._now())
         faulty = self._gate.latch.level is not Level.NOMINAL
         return self._answered_stamp == stamp or faulty or self._stop.is_set()
 
@@ -225,7 +235,7 @@ class SimBridge(ManagedNode):
     def _step_plant(self) -> None:
         q, qd = self._last_state
         with self._answered:
-            torque = self._gate.torque(q, qd, time.monotonic())
+            torque = self._gate.torque(q, qd, self._now())
             fault = str(self._gate.latch)
             risen = self._gate.latch.level > self._latched
             self._latched = self._gate.latch.level
@@ -235,9 +245,9 @@ class SimBridge(ManagedNode):
         self._plant.step(torque)
         self._meter.tick()
 
-    def _show(self, done: int) -> None:
+    def _show(self) -> None:
         if self._viewer is not None:
-            self._viewer.show(done * self._arm.period)
+            self._viewer.show(self._done * self._arm.period)
 
 
 def main() -> int:
