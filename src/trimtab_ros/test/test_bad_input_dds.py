@@ -1,7 +1,6 @@
 """Bad input over DDS: each kind is named, the arm is safe, and only an explicit reset brings it back."""
 
 import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -308,29 +307,3 @@ def test_a_stalled_bridge_does_not_throw_the_arm(graph):
     graph.until(lambda: len(states) > before + 200, "states after the stall")
     fastest = max(np.abs(state.velocity).max() for state in states[before:])
     assert fastest < 1.5 * load_arm(ARM).velocity.max()
-
-
-def test_a_node_does_not_outlive_its_launcher(graph):
-    """`trimtab up` killed outright: the nodes end by themselves."""
-    import subprocess
-    import sys
-
-    up = subprocess.Popen(
-        [sys.executable, "-m", "trimtab.cli.main", "up", f"arm:={ARM}"],
-        env=graph.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    graph.until_status("sim_bridge", "following commands")
-    children = [int(text) for text in Path(f"/proc/{up.pid}/task/{up.pid}/children").read_text().split()]
-    up.kill()
-    up.wait()
-    graph.until(lambda: not any(alive(child) for child in children), "the nodes to end")
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False

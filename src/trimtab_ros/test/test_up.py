@@ -147,3 +147,15 @@ def test_a_pause_of_the_launcher_is_no_fault(graph, up):
         assert graph.status("sim_bridge").message == "following commands"
     finally:
         os.kill(process.pid, signal.SIGCONT)
+
+
+def test_a_node_does_not_outlive_its_launcher(graph, up):
+    """`trimtab up` killed outright: the nodes end by themselves."""
+    states = graph.collect(JOINT_STATES)
+    process = up("arm:=so101", "reference:=none")
+    graph.until(lambda: states, "states")
+    children = children_of(process.pid)
+    assert len(children) == 2
+    process.kill()
+    process.wait()
+    graph.until(lambda: all(gone(child) for child in children), "the nodes to end")
