@@ -69,7 +69,7 @@ class SimBridge(ManagedNode):
         self._plant.reset(self._arm.home)
         self._gate.reset()
         self._stamp = self._answered_stamp = -1
-        self._done = 0
+        self._done = self._epoch = 0
         self._latched = Level.NOMINAL
         self._viewer: Viewer | None = None
         if self.values["viewer"]:
@@ -140,8 +140,8 @@ class SimBridge(ManagedNode):
             elif stamp == self._stamp or not self._lockstep:
                 try:
                     # A command is as old as the state that it answers, not as its way here was long.
-                    late = (self._stamp - stamp) / NANOSECONDS
-                    self._gate.accept(torque_array(message, self._order), self._now() - late)
+                    measured = self._now() if self._lockstep else (stamp - self._epoch) / NANOSECONDS
+                    self._gate.accept(torque_array(message, self._order), measured)
                 except TrimtabError as error:
                     self._gate.refuse(f"torque command refused: {error}", self._now())
             self._answered_stamp = stamp
@@ -168,23 +168,23 @@ class SimBridge(ManagedNode):
     def _run_real_time(self) -> None:
         period = self._arm.period
         every = max(1, round(self._arm.rate / CLOCK_RATE))
-        epoch = 0 if self._simulated_time else time.time_ns()
+        self._epoch = 0 if self._simulated_time else time.time_ns()
         start = time.monotonic()
         self._done = 0
         while not self._stop.is_set():
-            self._publish_state(epoch + round(self._done * period * NANOSECONDS), clock=self._done % every == 0)
+            self._publish_state(self._epoch + round(self._done * period * NANOSECONDS), clock=self._done % every == 0)
             due = start + (self._done + 1) * period
             wait = due - time.monotonic()
             if wait > 0.0:
                 self._stop.wait(wait)
-            # The world does not wait for a late process: what was missed is simulated with the command at hand.
+            # The world does not wait for a late process: what was missed is simulated now, and commands age with it.
             late = math.floor((time.monotonic() - due) / period) if wait <= 0.0 else 0
             if late > 0:
                 self._meter.miss(late)
                 if late * period > LONGEST_CATCH_UP:
                     self.get_logger().warning(f"stalled for {late * period:.2f} s; the plant was not moved meanwhile")
                     start += late * period
-                    epoch += 0 if self._simulated_time else round(late * period * NANOSECONDS)
+                    self._epoch += 0 if self._simulated_time else round(late * period * NANOSECONDS)
                     if not self._gate.waiting:
                         self._gate.refuse(f"the simulation stalled for {late * period:.2f} s", self._now())
                     late = 0
