@@ -23,11 +23,18 @@ class Tracking:
     """Collects states and references, and holds the one against the other."""
 
     def __init__(self, graph, arm_name):
+        self.graph = graph
         self.arm = load_arm(arm_name)
         self.order = self.arm.order()
         self.rows, self.references = [], []
         graph.listen(JOINT_STATES, lambda m: self.rows.append((to_seconds(m.header.stamp), state_arrays(m, self.order)[0])))
         graph.listen(REFERENCE, lambda m: self.references.append((self.now, to_trajectory(m, self.order))))
+
+    def start(self, given) -> None:
+        """Brings the arm up; the reference comes when states are seen, so that its start can be placed among them."""
+        self.graph.start_plan(only=("sim_bridge", "controller"), **given)
+        self.graph.until(lambda: self.rows, "states")
+        self.graph.start_plan(only=("reference",), **given)
 
     @property
     def now(self) -> float:
@@ -61,10 +68,7 @@ class Tracking:
 def test_lockstep_tracks(graph, arm_name):
     tracking = Tracking(graph, arm_name)
     clock = graph.collect(CLOCK)
-    given = {"arm": arm_name, "mode": "lockstep", "duration": "3.0", "reference": "infinity"}
-    graph.start_plan(only=("sim_bridge", "controller"), **given)
-    graph.until(lambda: tracking.rows, "states")  # seen before the arm moves
-    graph.start_plan(only=("reference",), **given)
+    tracking.start({"arm": arm_name, "mode": "lockstep", "duration": "3.0", "reference": "infinity"})
     graph.until(tracking.finished, "the reference's end", patience=120)
     assert tracking.rmse() < 2e-3
     assert clock
@@ -73,7 +77,7 @@ def test_lockstep_tracks(graph, arm_name):
 
 def test_tracks_in_real_time_for_a_minute(graph):
     tracking = Tracking(graph, "ur5e")
-    graph.start_plan(arm="ur5e", plant="worn", duration="10.0", repeat="0", **PATIENT)
+    tracking.start({"arm": "ur5e", "plant": "worn", "duration": "10.0", "repeat": "0", **PATIENT})
     graph.until(lambda: tracking.references, "the first reference")
     begin = tracking.now
     graph.spin(60.0)
