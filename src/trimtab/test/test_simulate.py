@@ -117,7 +117,9 @@ def test_compensation_beats_computed_torque_under_a_payload(bench: Bench, name: 
 @pytest.mark.parametrize("controller", ["integral", "friction", "observer", "adaptive", "friction+adaptive+observer"])
 @pytest.mark.parametrize("name", arm_names())
 def test_compensation_does_no_harm_where_nothing_is_to_compensate(bench: Bench, name: str, controller: str) -> None:
-    assert bench.score(name, "nominal", controller).rmse < 1.5 * bench.score(name, "nominal", "computed_torque").rmse
+    """What it adds to an error of a tenth of a milliradian is judged by what the mildest gap would cost without it."""
+    added = bench.score(name, "nominal", controller).rmse - bench.score(name, "nominal", "computed_torque").rmse
+    assert added < 0.01 * min(bench.score(name, plant, "computed_torque").rmse for plant in GAPS)
 
 
 ARRAYS = ("t", "q", "qd", "q_link", "q_des", "qd_des", "torque", "limited")
