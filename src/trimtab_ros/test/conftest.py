@@ -1,13 +1,15 @@
 """Real nodes in real processes over real DDS, each test in a domain of its own."""
 
+import fcntl
 import itertools
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,8 @@ from trimtab_ros.topics import DIAGNOSTICS, REFERENCE, Topic
 from trimtab_ros.up import command_line, end
 
 os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
-DOMAINS = itertools.cycle(range(1 + os.getpid() % 50, 101))
+DOMAIN_COUNT = 100
+DOMAINS = itertools.cycle(range(1, DOMAIN_COUNT + 1))  # a new one each time: killed nodes linger in the last
 PATIENCE = 60.0  # s; how long a busy machine may take for what takes a second
 
 
@@ -144,14 +147,29 @@ class Graph:
             stack.callback(end, list(self.children.values()))
 
 
+@contextmanager
+def own_domain() -> Iterator[int]:
+    """A DDS domain that no other test on this machine uses meanwhile; the lock goes with the process, however it ends."""
+    for domain in itertools.islice(DOMAINS, DOMAIN_COUNT):
+        with (Path(tempfile.gettempdir()) / f"trimtab-test-domain-{domain}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield domain
+            return
+    pytest.fail("all DDS domains are taken by other tests")
+
+
 @pytest.fixture
 def graph(tmp_path: Path) -> Iterator[Graph]:
     """A fresh graph; every process that a test starts is ended, also when it fails."""
-    fresh = Graph(tmp_path, next(DOMAINS))
-    try:
-        yield fresh
-    finally:
-        fresh.close()
+    with own_domain() as domain:
+        fresh = Graph(tmp_path, domain)
+        try:
+            yield fresh
+        finally:
+            fresh.close()
 
 
 @pytest.fixture
