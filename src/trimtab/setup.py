@@ -39,6 +39,10 @@ setup(
         "matplotlib",
         "pillow",
         "tqdm",
+        "onnx>=1.16",
+        "onnxruntime>=1.20",
+        "cryptography>=40",
+        "fsspec",
     ],
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{PACKAGE}"]),

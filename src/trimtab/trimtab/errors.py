@@ -21,6 +21,10 @@ class ReferenceRefused(TrimtabError):
     """A reference breaks a limit, is malformed or does not start where the arm is; nothing of it is used."""
 
 
+class BundleRefused(TrimtabError):
+    """A model bundle is damaged, not trusted or not made for this arm; nothing of it is used."""
+
+
 class LogError(TrimtabError):
     """A log or bag cannot be used for what was asked."""
 

@@ -34,13 +34,18 @@ class Fields:
     def of_file(cls, file: Path) -> "Fields":
         """The top mapping of a YAML file."""
         try:
-            text = file.read_text(encoding="utf-8")
+            data = file.read_bytes()
         except OSError as error:
             raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+        return cls.of_bytes(data, file)
+
+    @classmethod
+    def of_bytes(cls, data: bytes, file: Path) -> "Fields":
+        """The top mapping of YAML that was read from `file`."""
+        try:
+            return cls(yaml.load(data.decode("utf-8"), Loader=_StrictLoader), file)
         except UnicodeDecodeError as error:
             raise ConfigError(f"{file}: is not a text file") from error
-        try:
-            return cls(yaml.load(text, Loader=_StrictLoader), file)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             line = f" line {mark.line + 1}" if mark is not None else ""
@@ -48,6 +53,8 @@ class Fields:
             raise ConfigError(f"{file}:{line} is not valid YAML: {problem}") from error
         except ValueError as error:  # a date or a tagged number that cannot be built
             raise ConfigError(f"{file}: is not valid YAML: {error}") from error
+        except RecursionError as error:
+            raise ConfigError(f"{file}: is not valid YAML: nested too deeply") from error
 
     def error(self, field: str, problem: str) -> ConfigError:
         """An error that names the file and the field."""
@@ -96,6 +103,30 @@ class Fields:
             raise self.error(field, f"must be {wanted}, not {value!r}{hint}")
         return value
 
+    def numbers(self, field: str, count: int, low: float = -math.inf, high: float = math.inf) -> tuple[float, ...]:
+        """A list of `count` finite numbers, each within [low, high]."""
+        items = self._list(field, "numbers")
+        if len(items) != count:
+            raise self.error(field, f"must be a list of {count} numbers, not of {len(items)}")
+        return tuple(self._finite(f"{field}[{i}]", item, low, high) for i, item in enumerate(items))
+
+    def texts(self, field: str) -> tuple[str, ...]:
+        """A list of different texts, at least one."""
+        items = self._list(field, "texts")
+        for i, item in enumerate(items):
+            if not isinstance(item, str):
+                raise self.error(f"{field}[{i}]", f"must be a text, not {item!r}")
+            if items.index(item) != i:
+                raise self.error(field, f"names '{item}' twice")
+        if not items:
+            raise self.error(field, "must name at least one")
+        return tuple(items)
+
+    def mappings(self, field: str) -> "list[Fields]":
+        """A list of nested mappings."""
+        items = self._list(field, "mappings")
+        return [Fields(item, self.file, self.path(f"{field}[{i}]")) for i, item in enumerate(items)]
+
     def mapping(self, field: str) -> "Fields":
         """A nested mapping."""
         return Fields(self.take(field), self.file, self.path(field))
@@ -104,6 +135,12 @@ class Fields:
         """Refuses fields that nothing took: a misspelt field must not pass as a default."""
         if self._left:
             raise self.error(next(iter(self._left)), "is not a known field")
+
+    def _list(self, field: str, what: str) -> list[Any]:
+        value = self.take(field)
+        if not isinstance(value, list):
+            raise self.error(field, f"must be a list of {what}, not {value!r}")
+        return value
 
     def _finite(self, field: str, value: Any, low: float, high: float) -> float:
         try:
