@@ -5,7 +5,9 @@ few nodes in front of the model, made from the manifest: raw values in, `x` and 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +68,10 @@ class Network:
         # The public method checks for things that only GPUs have before it calls this: a tenth of a small model's time.
         self._call = session._sess.run_with_iobinding
         self._here, self._there = (binding._iobinding for binding in self._bindings)
-        if not self._states:
-            self._there = self._here
-
-    def run(self) -> None:
+        self.run: Callable[[], Any] = self._step if self._states else partial(self._call, self._here, None)
         """One step: reads `raw` and the states, leaves the outputs in place."""
+
+    def _step(self) -> None:
         self._call(self._here, None)
         self._here, self._there = self._there, self._here
 

@@ -83,7 +83,22 @@ class ResidualModel:
                 self._last = -math.inf
                 return None
         self._last = now
-        self._fill(sample, classical)
+        desired = sample.desired
+        if self._q_des is not None:
+            self._q_des[...] = desired.q
+        if self._qd_des is not None:
+            self._qd_des[...] = desired.qd
+        if self._qdd_des is not None:
+            self._qdd_des[...] = desired.qdd
+        if self._sees_more:
+            if self._q is not None:
+                self._q[...] = sample.q
+            if self._qd is not None:
+                self._qd[...] = sample.qd
+            if self._error is not None:
+                np.subtract(desired.q, sample.q, self._error)
+            if self._baseline is not None:
+                self._baseline[...] = classical
         network.run()
         excess = network.excess()
         if LOWEST < excess <= 0.0:
@@ -102,25 +117,6 @@ class ResidualModel:
             self.late += 1
             return None
         return Offer(torque, confidence, now)
-
-    def _fill(self, sample: Sample, classical: FloatArray) -> None:
-        """Writes what the model sees into the network's input."""
-        desired = sample.desired
-        if self._q_des is not None:
-            self._q_des[...] = desired.q
-        if self._qd_des is not None:
-            self._qd_des[...] = desired.qd
-        if self._qdd_des is not None:
-            self._qdd_des[...] = desired.qdd
-        if self._sees_more:
-            if self._q is not None:
-                self._q[...] = sample.q
-            if self._qd is not None:
-                self._qd[...] = sample.qd
-            if self._error is not None:
-                np.subtract(desired.q, sample.q, self._error)
-            if self._baseline is not None:
-                self._baseline[...] = classical
 
     def _require_speed(self, arm: Arm) -> None:
         for _ in range(WARM_UP):
