@@ -14,10 +14,11 @@ from trimtab.control import make_controller
 from trimtab.dynamics import RigidBody
 from trimtab.errors import ReferenceRefused
 from trimtab.faults import Level
+from trimtab.follower import START_TOLERANCE
 from trimtab.names import arm_names
 from trimtab.plant import Plant, PlantGap
 from trimtab.reference import Trajectory, make_reference
-from trimtab.step import START_TOLERANCE, ControlStep, StepResult
+from trimtab.step import ControlStep, StepResult
 from trimtab.typing import FloatArray
 
 

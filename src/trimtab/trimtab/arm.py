@@ -9,6 +9,21 @@ import numpy as np
 import pinocchio as pin
 from urdf_parser_py import urdf
 
+from trimtab.contract import (
+    ActuatorContract,
+    AdaptiveGains,
+    ComputedTorqueGains,
+    IntegralGains,
+    ObserverGains,
+    ResidualLimits,
+    Timeouts,
+    Trips,
+    read_actuator,
+    read_gains,
+    read_residual,
+    read_timeouts,
+    read_trips,
+)
 from trimtab.errors import ConfigError
 from trimtab.fields import Fields
 from trimtab.joints import JointOrder
@@ -16,85 +31,6 @@ from trimtab.share import resolve, share_directory
 from trimtab.typing import FloatArray
 
 LIMIT_TOLERANCE = 1e-6  # rad; the contract may round a limit of the URDF, not widen it
-
-
-@dataclass(frozen=True)
-class ActuatorContract:
-    """What a torque command means to this arm's drives."""
-
-    gravity: str
-    """Who compensates gravity in torque mode: `robot` or `stack`."""
-    effort_unit: str
-    """What the drive's effort value is: `Nm`, `A` or `duty`."""
-    torque: str
-    """How far the drive's torque can be trusted: `true`, `from_current` or `approximate`."""
-    min_torque_rate: float
-    """Lowest loop rate at which torque control is allowed [Hz]."""
-
-    @property
-    def stack_owns_gravity(self) -> bool:
-        """Whether our controllers must add the gravity torque."""
-        return self.gravity == "stack"
-
-
-@dataclass(frozen=True)
-class ComputedTorqueGains:
-    """Error dynamics of computed torque: e'' + 2 damping w e' + w^2 e = 0 with each joint's bandwidth w."""
-
-    damping: float
-    """Damping ratio."""
-
-
-@dataclass(frozen=True)
-class IntegralGains:
-    """Integral action: torque = kp * rate * integral of the position error."""
-
-    rate: float
-    """Inverse of the integral time [1/s]."""
-    limit: float
-    """Bound as a share of each joint's torque limit."""
-
-
-@dataclass(frozen=True)
-class ObserverGains:
-    """Momentum disturbance observer."""
-
-    bandwidth: float
-    """Cut-off of the estimate [rad/s]."""
-    limit: float
-    """Bound of the correction as a share of each joint's torque limit."""
-
-
-@dataclass(frozen=True)
-class AdaptiveGains:
-    """Slotine-Li adaptive control."""
-
-    payload: float
-    """Adaptation gain of the payload's inertial parameters, relative to the rated payload [s^2/m^2]."""
-    friction: float
-    """Adaptation gain of the joints' friction (relative to their kp)."""
-    limit: float
-    """Bound of the adapted friction as a share of each joint's torque limit."""
-
-
-@dataclass(frozen=True)
-class Trips:
-    """When a moving arm is taken out of nominal operation."""
-
-    tracking_error: float
-    """Position error beyond which the arm holds [rad]."""
-    velocity: float
-    """Measured speed, as a multiple of the velocity limit, beyond which the arm is damped."""
-    position_margin: float
-    """How far outside its position limit a joint may be measured before the arm holds [rad]."""
-
-
-@dataclass(frozen=True)
-class Timeouts:
-    """How old data may be before it counts as gone [s]."""
-
-    state: float
-    command: float
 
 
 @dataclass(frozen=True)
@@ -134,6 +70,7 @@ class Arm:
     integral: IntegralGains
     observer: ObserverGains
     adaptive: AdaptiveGains
+    residual: ResidualLimits
     trips: Trips
     timeouts: Timeouts
 
@@ -164,7 +101,7 @@ def load_arm(name_or_path: str | Path) -> Arm:
     rate = fields.number("rate", low=1.0, high=10_000.0)
     rated_payload = fields.number("rated_payload", low=0.0)
 
-    actuator = _actuator(fields.mapping("actuator"))
+    actuator = read_actuator(fields.mapping("actuator"))
     if rate < actuator.min_torque_rate:
         raise fields.error("rate", f"is {rate:g} Hz, below actuator.min_torque_rate {actuator.min_torque_rate:g} Hz")
 
@@ -173,10 +110,9 @@ def load_arm(name_or_path: str | Path) -> Arm:
     joints = _controlled_joints(joint_fields, locked, robot, urdf_file)
     table = {joint: _joint(joint_fields.mapping(joint), robot.joint_map[joint], urdf_file) for joint in joints}
 
-    control = fields.mapping("control")
-    gains = _gains(control)
-    control.done()
-    trips, timeouts = _trips(fields.mapping("trips")), _timeouts(fields.mapping("timeouts"))
+    gains = read_gains(fields.mapping("control"))
+    residual = read_residual(fields.mapping("residual"))
+    trips, timeouts = read_trips(fields.mapping("trips")), read_timeouts(fields.mapping("timeouts"))
     fields.done()
 
     arrays: dict[str, Any] = {}
@@ -195,6 +131,7 @@ def load_arm(name_or_path: str | Path) -> Arm:
         actuator=actuator,
         **arrays,
         **gains,
+        residual=residual,
         trips=trips,
         timeouts=timeouts,
     )
@@ -280,48 +217,6 @@ def _joint(fields: Fields, joint: Any, urdf_file: Path) -> dict[str, float]:
     }
     fields.done()
     return row
-
-
-def _actuator(fields: Fields) -> ActuatorContract:
-    contract = ActuatorContract(
-        gravity=fields.text("gravity", ("robot", "stack")),
-        effort_unit=fields.text("effort_unit", ("Nm", "A", "duty")),
-        torque=fields.text("torque", ("true", "from_current", "approximate")),
-        min_torque_rate=fields.number("min_torque_rate", low=1.0),
-    )
-    fields.done()
-    return contract
-
-
-def _gains(control: Fields) -> dict[str, Any]:
-    classes: dict[str, tuple[Any, tuple[str, ...]]] = {
-        "computed_torque": (ComputedTorqueGains, ("damping",)),
-        "integral": (IntegralGains, ("rate", "limit")),
-        "observer": (ObserverGains, ("bandwidth", "limit")),
-        "adaptive": (AdaptiveGains, ("payload", "friction", "limit")),
-    }
-    gains: dict[str, Any] = {}
-    for name, (cls, names) in classes.items():
-        section = control.mapping(name)
-        gains[name] = cls(**{field: section.number(field, low=0.0) for field in names})
-        section.done()
-    return gains
-
-
-def _trips(fields: Fields) -> Trips:
-    trips = Trips(
-        tracking_error=fields.number("tracking_error", low=1e-3, high=math.pi),
-        velocity=fields.number("velocity", low=1.0, high=10.0),
-        position_margin=fields.number("position_margin", low=0.0, high=1.0),
-    )
-    fields.done()
-    return trips
-
-
-def _timeouts(fields: Fields) -> Timeouts:
-    timeouts = Timeouts(state=fields.number("state", low=1e-3), command=fields.number("command", low=1e-3))
-    fields.done()
-    return timeouts
 
 
 def _with_fixed_joints(robot: Any, locked: Fields) -> str:

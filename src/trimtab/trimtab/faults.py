@@ -1,5 +1,6 @@
-"""The latched fault ladder: nominal -> hold -> damp -> stop."""
+"""The latched fault ladder: nominal -> residual off -> hold -> damp -> stop."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -8,22 +9,39 @@ class Level(IntEnum):
     """How far an arm has been taken out of nominal operation."""
 
     NOMINAL = 0
-    HOLD = 1
+    RESIDUAL_OFF = 1
+    """The classical controller goes on alone."""
+    HOLD = 2
     """The arm holds the posture where it was caught."""
-    DAMP = 2
+    DAMP = 3
     """The arm is braked."""
-    STOP = 3
+    STOP = 4
     """No torque is commanded; the driver's own fallback takes over."""
+
+    @property
+    def controlled(self) -> bool:
+        """Whether the classical controller still follows the reference."""
+        return self <= Level.RESIDUAL_OFF
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return self.name.lower().replace("_", " ")
+
+
+Snapshot = Mapping[str, object]
+"""Plain data (numbers, texts, lists) of the step in which a fault latched."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Why and when a level was reached."""
+    """Why and when a level was reached, and what was true then."""
 
     level: Level
     reason: str
     time: float
     """Stamp of the state at which it happened [s]."""
+    snapshot: Snapshot | None = None
 
 
 class FaultLatch:
@@ -38,11 +56,11 @@ class FaultLatch:
         """The fault that set the present level, None when nominal."""
         return self.history[-1] if self.history else None
 
-    def trip(self, level: Level, reason: str, time: float) -> bool:
+    def trip(self, level: Level, reason: str, time: float, snapshot: Snapshot | None = None) -> bool:
         """Latches a fault if it is worse than the present level; tells whether it did."""
         if level <= self.level:
             return False
-        self.history.append(Fault(level, reason, time))
+        self.history.append(Fault(level, reason, time, snapshot))
         self.level = level
         return True
 
@@ -52,4 +70,4 @@ class FaultLatch:
         self.level = Level.NOMINAL
 
     def __str__(self) -> str:
-        return "nominal" if self.fault is None else f"{self.level.name.lower()}: {self.fault.reason}"
+        return "nominal" if self.fault is None else f"{self.level.label}: {self.fault.reason}"

@@ -100,7 +100,7 @@ def score(log: RunLog, arm: Arm, body: RigidBody) -> Score:
         limited=float(log.limited.mean()),
         over_velocity=float((np.abs(log.qd) > arm.velocity).any(axis=1).mean()),
         over_position=float(((log.q < arm.lower) | (log.q > arm.upper)).any(axis=1).mean()),
-        fault=None if log.fault is None else f"{log.fault.level.name.lower()}: {log.fault.reason}",
+        fault=None if log.fault is None else f"{log.fault.level.label}: {log.fault.reason}",
     )
 
 

@@ -38,3 +38,9 @@ class RunLog:
     """Whether a torque limit fired, (n,) of bool."""
     fault: Fault | None
     """The latched fault at the end, None for a nominal run."""
+    residual: FloatArray | None = None
+    """Learned part of what was sent, (n, dof) [Nm]; None for a run without a residual."""
+    limits: np.ndarray | None = None
+    """Bits of `Limit` that fired, (n,) of int; None for a run without a residual."""
+    faults: tuple[Fault, ...] = ()
+    """All that latched, each worse than the one before."""

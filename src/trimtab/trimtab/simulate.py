@@ -1,17 +1,21 @@
 """Lockstep simulation: each step of the plant waits for its command. Deterministic, and as fast as the CPU."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
 from trimtab.arm import Arm
+from trimtab.command_gate import STALE_PERIODS
 from trimtab.control import Damp, make_controller
 from trimtab.control.friction import FrictionModel, fit_friction
 from trimtab.dynamics import RigidBody
 from trimtab.names import needs_friction
 from trimtab.plant import Plant, PlantGap
 from trimtab.reference import Trajectory, make_reference
+from trimtab.residual.offer import ResidualSource
 from trimtab.runlog import RunLog
+from trimtab.safety import Limit, SafetyFilter
 from trimtab.step import ControlStep
 from trimtab.typing import FloatArray
 
@@ -19,7 +23,20 @@ SETTLE = 1.0  # s of rest after the reference's end, in which settling is measur
 IDENTIFICATION = 20.0  # s of sweep from which friction is identified
 IDENTIFICATION_SEED = 7919  # not a seed of any run that is scored
 
+
 Progress = Callable[[int], object]
+State = tuple[FloatArray, FloatArray, float]
+"""Position [rad], velocity [rad/s] and stamp [s] as the controller gets them."""
+
+
+class Events(Protocol):
+    """What goes wrong in a simulation, beyond the plant's gap."""
+
+    def on_plant(self, plant: Plant, t: float) -> None:
+        """Changes the plant before its step at t [s]."""
+
+    def on_state(self, state: State) -> State | None:
+        """What becomes of a state on its way to the controller; None: it is lost."""
 
 
 def simulate(
@@ -31,39 +48,62 @@ def simulate(
     reference: str = "custom",
     seed: int = 0,
     friction: FrictionModel | None = None,
+    residual: ResidualSource | None = None,
+    bounds: FloatArray | None = None,
+    authority: float = 1.0,
+    events: Events | None = None,
     progress: Progress | None = None,
 ) -> RunLog:
-    """Runs one controller along a trajectory on a plant.
+    """Runs one controller along a trajectory on a plant, with a learned residual on top where one is given.
 
-    progress is called with the number of steps done since it was called last.
+    bounds: of the residual's model [Nm]. authority: 0 for shadow. progress is called with the number of steps done since
+    it was called last.
     """
     body = RigidBody(arm)
-    step = ControlStep(arm, body, make_controller(controller, arm, body, friction))
+    stack = make_controller(controller, arm, body, friction)
+    safety = SafetyFilter(arm, body, bounds=bounds, corrector_bandwidth=stack.corrector_bandwidth)
+    step = ControlStep(arm, body, stack, residual=residual, safety=safety)
+    step.authority = authority
+    if residual is not None:
+        residual.reset()
     plant = Plant(arm, gap, seed)
     plant.reset(trajectory.q[0])
     count = steps_of(arm, trajectory)
     t: FloatArray = np.arange(count, dtype=np.float64) * arm.period
     q, qd, q_link, q_des, qd_des = (np.empty((count, arm.dof)) for _ in range(5))
     torque = np.full((count, arm.dof), np.nan)
-    limited = np.zeros(count, dtype=bool)
+    added = np.zeros((count, arm.dof))
+    limits = np.zeros(count, dtype=np.int64)
     damp = Damp(arm, body)
     report_every = max(1, count // 100)
     told = 0
 
     # The first state only tells the step where the arm is; the reference starts with the same instant.
     measured = plant.measure()
-    step.step(*measured, now=-arm.period)
+    result = step.step(*measured, now=-arm.period)
     step.follow(trajectory, start=0.0)
+    silent = 0  # periods since the controller last got a state
     for i in range(count):
-        result = step.step(*measured, now=t[i])
+        if events is not None:
+            events.on_plant(plant, t[i])
+        state: State | None = (*measured, t[i])
+        if events is not None:
+            state = events.on_state((*measured, t[i]))
+        if state is not None:
+            result = step.step(*state)
+        silent = 0 if state is not None else silent + 1
         q[i], qd[i] = measured
         q_link[i] = plant.link_position
-        q_des[i], qd_des[i] = result.desired.q, result.desired.qd
-        limited[i] = result.limited
-        if result.torque is not None:
-            torque[i] = result.torque
+        wanted = trajectory.at(t[i]) if state is None else result.desired
+        q_des[i], qd_des[i] = wanted.q, wanted.qd
+        limits[i] = result.limits
+        sent = result.torque if silent < STALE_PERIODS else None
+        if sent is not None:
+            torque[i] = sent
+            if result.residual is not None:
+                added[i] = result.residual
         # A controller that commands nothing leaves the arm to its driver, which damps it.
-        plant.step(damp.torque(*measured) if result.torque is None else result.torque)
+        plant.step(damp.torque(*measured) if sent is None else sent)
         measured = plant.measure()
         if progress is not None and ((i + 1) % report_every == 0 or i + 1 == count):
             progress(i + 1 - told)
@@ -83,8 +123,11 @@ def simulate(
         q_des=q_des,
         qd_des=qd_des,
         torque=torque,
-        limited=limited,
+        limited=(limits & int(Limit.TORQUE)) > 0,
         fault=step.latch.fault,
+        residual=None if residual is None else added,
+        limits=None if residual is None else limits,
+        faults=tuple(step.latch.history),
     )
 
 

@@ -103,9 +103,7 @@ def _run(arguments: argparse.Namespace) -> int:
     faulted = [log for log in logs if log.fault is not None]
     for log in faulted:
         assert log.fault is not None
-        print(
-            f"fault: {log.controller} ended in {log.fault.level.name.lower()} at {log.fault.time:.3f} s: {log.fault.reason}"
-        )
+        print(f"fault: {log.controller} ended in {log.fault.level.label} at {log.fault.time:.3f} s: {log.fault.reason}")
     print(f"folder: {folder}\npage:   {page}")
     return FAULTED if faulted else 0
 

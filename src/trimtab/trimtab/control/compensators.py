@@ -66,7 +66,8 @@ class MomentumObserver:
 
     def __init__(self, arm: Arm, body: RigidBody) -> None:
         self._body = body
-        self._bandwidth = arm.observer.bandwidth
+        self.bandwidth = arm.observer.bandwidth
+        """Cut-off of the estimate [rad/s]."""
         self._limit = arm.observer.limit * arm.torque
         self._zeros = np.zeros(arm.dof)
         self.reset()
@@ -91,10 +92,10 @@ class MomentumObserver:
             self._integral = momentum.copy()
         else:
             self._integral += (self._applied + drift + self._estimate) * sample.dt
-            estimate = self._bandwidth * (momentum - self._integral)
+            estimate = self.bandwidth * (momentum - self._integral)
             self._estimate = np.clip(estimate, -self._limit, self._limit)
             # Where the bound holds, the integral follows: it must not wind up behind it.
-            self._integral += (estimate - self._estimate) / self._bandwidth
+            self._integral += (estimate - self._estimate) / self.bandwidth
         return -self._estimate
 
     def explained(self) -> None:

@@ -48,10 +48,19 @@ class ControllerStack:
                 self._explained = self._explained + explained
         return total
 
-    def applied(self, torque: FloatArray) -> None:
-        """Tells the parts what was really sent after limiting [Nm]."""
+    @property
+    def corrector_bandwidth(self) -> float:
+        """Up to where the stack cancels disturbances by itself [rad/s]; 0 without an observer."""
+        return max((part.bandwidth for part in self.compensators if isinstance(part, MomentumObserver)), default=0.0)
+
+    def applied(self, torque: FloatArray, residual: FloatArray | float = 0.0) -> None:
+        """Tells the parts what was really sent after limiting, and how much of it was a learned residual [Nm].
+
+        A residual explains an effect that the nominal model lacks: an observer must not take it for granted, or it
+        would compensate that effect a second time.
+        """
         if self.compensators:
-            unexplained = np.asarray(torque - self._explained)
+            unexplained = np.asarray(torque - self._explained - residual)
             for part in self.compensators:
                 part.applied(unexplained)
 

@@ -1,0 +1,113 @@
+"""Evidence: a residual earns authority where it helps, joint by joint, and loses it when it stops helping."""
+
+import numpy as np
+import pytest
+
+from trimtab.arm import Arm
+from trimtab.dynamics import RigidBody
+from trimtab.plant import load_gap
+from trimtab.reference import make_reference
+from trimtab.residual.offer import Offer
+from trimtab.safety import Limit
+from trimtab.safety.evidence import Evidence
+from trimtab.simulate import simulate
+from trimtab.typing import FloatArray
+
+
+class TrueFriction:
+    """The plant's own friction at the wanted speed: what a perfect model would say. Times a factor per joint."""
+
+    def __init__(self, arm: Arm, plant: str, factor: FloatArray | float = 1.0, turns_at: float = np.inf) -> None:
+        self.gap = load_gap(plant, arm)
+        self.arm, self.factor, self.turns_at = arm, factor, turns_at
+
+    def reset(self) -> None:
+        pass
+
+    def offer(self, sample, classical, now) -> Offer:
+        friction, qd = self.gap.friction, sample.desired.qd
+        assert friction is not None
+        extra = (friction.breakaway - friction.coulomb) * np.exp(-((qd / friction.stribeck_speed) ** 2))
+        torque = (friction.coulomb + extra) * np.tanh(qd / (0.01 * self.arm.velocity)) + friction.viscous * qd
+        return Offer(torque * self.factor * (1.0 if now < self.turns_at else -1.0), 1.0, now)
+
+
+def rmse(log) -> float:
+    return float(np.sqrt(np.mean((log.q_des - log.q) ** 2)))
+
+
+@pytest.fixture(scope="module")
+def trajectory(arm: Arm, body: RigidBody):
+    return make_reference("plum", body, 5.0)
+
+
+def run(arm: Arm, trajectory, source=None, controller="observer", **options):
+    return simulate(arm, load_gap("worn", arm), controller, trajectory, residual=source, **options)
+
+
+def test_a_residual_that_helps_earns_authority_and_helps(arm: Arm, trajectory) -> None:
+    log = run(arm, trajectory, TrueFriction(arm, "worn"))
+    assert log.fault is None
+    assert rmse(log) < 0.8 * rmse(run(arm, trajectory))
+    assert log.residual is not None
+    assert log.limits is not None
+    assert (log.limits[:50] & Limit.EVIDENCE).all(), "nothing is proven at the start"
+
+
+@pytest.mark.parametrize("factor", [-1.0, -0.3, 5.0])
+def test_a_residual_that_harms_earns_next_to_nothing(arm: Arm, trajectory, factor: float) -> None:
+    log = run(arm, trajectory, TrueFriction(arm, "worn", factor))
+    assert rmse(log) < 1.05 * rmse(run(arm, trajectory))
+
+
+def test_each_joint_is_judged_by_itself(ur5e: Arm) -> None:
+    factor = np.array([1.0, 1.0, -1.0, 1.0, 1.0, 1.0])
+    trajectory = make_reference("plum", RigidBody(ur5e), 5.0)
+    log = run(ur5e, trajectory, TrueFriction(ur5e, "worn", factor))
+    assert log.residual is not None
+    size = np.sqrt(np.mean(log.residual**2, axis=0)) / ur5e.torque
+    assert size[2] < 0.2 * min(size[0], size[1])
+
+
+def test_a_residual_that_turns_bad_loses_authority_before_it_does_harm(arm: Arm, trajectory) -> None:
+    log = run(arm, trajectory, TrueFriction(arm, "worn", turns_at=2.5))
+    assert rmse(log) < 1.05 * rmse(run(arm, trajectory))
+    assert log.residual is not None
+    late, early = np.abs(log.residual[log.t > 3.5]).mean(), np.abs(log.residual[(log.t > 1.5) & (log.t < 2.5)]).mean()
+    assert late < 0.2 * early
+
+
+def test_shadow_judges_and_adds_nothing(ur5e: Arm) -> None:
+    trajectory = make_reference("reach", RigidBody(ur5e), 3.0)
+    alone = run(ur5e, trajectory)
+    shadow = run(ur5e, trajectory, TrueFriction(ur5e, "worn"), authority=0.0)
+    assert shadow.residual is not None
+    assert not shadow.residual.any()
+    assert shadow.torque.tobytes() == alone.torque.tobytes()
+
+
+def test_the_error_without_the_residual_is_estimated_well(ur5e: Arm) -> None:
+    """Against a run that really was without it."""
+    body = RigidBody(ur5e)
+    trajectory = make_reference("plum", body, 5.0)
+    for controller, bandwidth in (("computed_torque", 0.0), ("observer", ur5e.observer.bandwidth)):
+        alone, helped = (run(ur5e, trajectory, source, controller) for source in (None, TrueFriction(ur5e, "worn")))
+        assert helped.residual is not None
+        evidence = Evidence(ur5e, body, bandwidth)
+        estimated = []
+        applied = np.vstack([np.zeros(6), helped.residual[:-1]])
+        for i in range(len(helped.t)):
+            evidence.update(helped.q[i], helped.q_des[i] - helped.q[i], applied[i], applied[i], ur5e.period)
+            estimated.append(evidence.rms()[1])
+        truth = np.sqrt(np.mean((alone.q_des - alone.q) ** 2, axis=0))
+        seen = np.sqrt(np.mean(np.square(estimated), axis=0))
+        big = truth > 0.3 * truth.max()
+        np.testing.assert_allclose(seen[big], truth[big], rtol=0.35)
+
+
+def test_small_errors_prove_nothing(ur5e: Arm) -> None:
+    evidence = Evidence(ur5e, RigidBody(ur5e))
+    for k in range(2000):
+        noise = 1e-5 * np.sin(0.1 * k) * np.ones(6)
+        evidence.update(ur5e.home, noise, np.zeros(6), 1e-3 * noise * ur5e.torque, ur5e.period)
+    assert evidence.trust.max() < 0.05

@@ -1,0 +1,65 @@
+"""Abort thresholds: when a residual is switched off for good, until somebody resets."""
+
+import math
+
+import numpy as np
+
+from trimtab.arm import Arm
+from trimtab.safety.limits import Limit
+from trimtab.typing import FloatArray
+
+WINDOW = 0.5  # s; time constant of the shares and energies
+HIGH_BAND = 15.0  # Hz; above this a residual that follows a reference has nothing to say
+TRACKING_FLOOR = 0.003  # rad; a smaller error is not worth an abort
+SLEW_RUN = 1.2  # times the way from one bound to the other: a residual that slews longer than that jumps to and fro
+
+_SIZE, _SLEW = int(Limit.SIZE), int(Limit.SLEW)
+
+
+class AbortMonitor:
+    """Watches a residual that acts; each method's text says which threshold was passed and by how much."""
+
+    def __init__(self, arm: Arm) -> None:
+        self._joints = arm.joints
+        self._limits = arm.residual
+        self._longest_slew = SLEW_RUN * 2.0 * arm.residual.size / arm.residual.slew
+        self._scale = 1.0 / np.maximum(arm.residual.size * arm.torque, 1e-12)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets what was seen."""
+        self._saturated = 0.0
+        self._energy = 0.0
+        self._slewing = 0.0
+        self._slow = np.zeros(len(self._joints))
+
+    def update(self, residual: FloatArray, fired: int, dt: float) -> str | None:
+        """One step with the residual that acts [Nm] and the limits that fired; a reason to switch it off, or None."""
+        share = dt / (WINDOW + dt)
+        self._saturated += share * (float(fired & _SIZE > 0) - self._saturated)
+        self._slewing = self._slewing + dt if fired & _SLEW else 0.0
+        scaled = residual * self._scale
+        high = scaled - self._slow
+        self._slow += (1.0 - math.exp(-2.0 * math.pi * HIGH_BAND * dt)) * high
+        self._energy += share * (float(np.dot(high, high)) - self._energy)
+        limits = self._limits
+        if self._saturated > limits.abort_saturation:
+            return f"it was larger than its bound in {100 * self._saturated:.0f} % of the last {WINDOW:g} s"
+        if self._slewing > self._longest_slew:
+            return f"it ran at its slew limit for {self._slewing:.3f} s without a break"
+        if self._energy > limits.abort_oscillation**2:
+            return (
+                f"it oscillates: {100 * math.sqrt(self._energy):.0f} % of its bound above {HIGH_BAND:g} Hz "
+                f"(allowed {100 * limits.abort_oscillation:.0f} %)"
+            )
+        return None
+
+    def tracking(self, rms: FloatArray) -> str | None:
+        """`rms` of `Evidence`: a reason to switch off where the arm tracks worse than it would without, or None."""
+        worse = rms[0] - self._limits.abort_tracking * rms[1]
+        i = int(worse.argmax())
+        if worse[i] <= 0.0 or rms[0, i] < TRACKING_FLOOR:
+            return None
+        return (
+            f"joint '{self._joints[i]}' is {1e3 * rms[0, i]:.1f} mrad off with it, without it would be {1e3 * rms[1, i]:.1f}"
+        )

@@ -1,0 +1,214 @@
+"""The safety filter: classical torque in, residual bounded and judged, torque out. One for simulation, replay and robot."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab.arm import Arm
+from trimtab.control.base import Sample
+from trimtab.dynamics import RigidBody
+from trimtab.residual.offer import Offer
+from trimtab.safety.aborts import AbortMonitor
+from trimtab.safety.evidence import Evidence
+from trimtab.safety.limits import Limit
+from trimtab.safety.tank import EnergyTank
+from trimtab.typing import FloatArray
+
+FRESH_PERIODS = 2  # an offer that answers an older state counts as missing
+ROUNDING = 1e-6  # s; stamps are whole nanoseconds turned into floats
+
+_TORQUE, _SIZE, _SLEW, _ENERGY = int(Limit.TORQUE), int(Limit.SIZE), int(Limit.SLEW), int(Limit.ENERGY)
+_POSITION, _VELOCITY = int(Limit.POSITION), int(Limit.VELOCITY)
+_CONFIDENCE, _EVIDENCE, _MISSING = int(Limit.CONFIDENCE), int(Limit.EVIDENCE), int(Limit.MISSING)
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """What the filter made of one step. Arrays have shape (dof,) [Nm]."""
+
+    torque: FloatArray
+    """To send: within the torque limits."""
+    residual: FloatArray
+    """What was added to the classical torque."""
+    limits: int
+    """Bits of `Limit` that fired."""
+    doubt: str | None
+    """Why the residual must be switched off until a reset; None where there is no reason."""
+
+
+class SafetyFilter:
+    """Adds a residual to the classical torque so that it can help and is not able to harm.
+
+    Whatever is offered: the torque is within the arm's limits, the residual within its size and, from step to step,
+    within its slew; the energy that it puts into the arm is within the tank. Where the residual is zero the torque is the
+    classical one, bit for bit. A residual that is missing, doubtful or out of favour goes to zero at its slew limit.
+    """
+
+    def __init__(
+        self,
+        arm: Arm,
+        body: RigidBody,
+        *,
+        bounds: FloatArray | None = None,
+        corrector_bandwidth: float = 0.0,
+        silence: float | None = None,
+        evidence: Evidence | None = None,
+    ) -> None:
+        """bounds: the model's own [Nm], where they are tighter than the contract's.
+
+        corrector_bandwidth: of the classical stack's observer [rad/s], 0 for none. silence: for how long a residual may
+        stay away before that is a fault [s]; the contract's command time-out unless given. evidence: who judges whether
+        the residual helps.
+        """
+        limits = arm.residual
+        self._arm = arm
+        self._limit, self._negative_limit = arm.torque, -arm.torque
+        size = limits.size * arm.torque
+        self._size = size if bounds is None else np.minimum(size, bounds)
+        self._negative_size = -self._size
+        self._step = limits.slew * arm.period * arm.torque
+        self._negative_step = -self._step
+        self._silence = arm.timeouts.command if silence is None else silence
+        self._middle, self._half = 0.5 * (arm.upper + arm.lower), 0.5 * (arm.upper - arm.lower)
+        self._fastest = arm.trips.velocity
+        self._tank = EnergyTank(arm)
+        self._evidence = evidence or Evidence(arm, body, corrector_bandwidth)
+        self._aborts = AbortMonitor(arm)
+        self._zeros = np.zeros(arm.dof)
+        self._zeros.flags.writeable = False
+        self.reset()
+
+    def reset(self) -> None:
+        """As before the first step: no residual, no trust, a full tank."""
+        self._tank.reset()
+        self._evidence.reset()
+        self._aborts.reset()
+        self._residual: FloatArray = self._zeros
+        self._offered: FloatArray = self._zeros
+        self._heard: float | None = None
+
+    @property
+    def residual(self) -> FloatArray:
+        """What is being added at present [Nm]."""
+        return self._residual
+
+    @property
+    def trust(self) -> FloatArray:
+        """Authority that the residual has earned, joint by joint, 0 to 1."""
+        return self._evidence.trust
+
+    @property
+    def tank_level(self) -> float:
+        """Energy left in the tank [J]."""
+        return self._tank.level
+
+    def drop(self) -> None:
+        """Takes the residual away at once: the arm is not under the classical controller any more."""
+        self._residual = self._offered = self._zeros
+        self._evidence.reset()
+        self._aborts.reset()
+
+    def apply(
+        self, classical: FloatArray, offer: Offer | None, sample: Sample, now: float, *, authority: float = 1.0
+    ) -> Filtered:
+        """One step: the classical torque [Nm], what a model offers for this state, and how much of it is wanted at all.
+
+        authority: 0 computes and judges but adds nothing (shadow); between 0 and 1 a canary's share.
+        """
+        before = self._residual
+        self._evidence.update(sample.q, sample.desired.q - sample.q, before, self._offered, sample.dt)
+        self._tank.refill(sample.dt)
+        wanted, gate, fired, doubt = self._judge(offer, now)
+        self._offered = wanted
+        if wanted is self._zeros:
+            target = wanted
+        else:
+            trust = self._evidence.trust
+            target = wanted * (gate * authority * trust)
+            if authority > 0.0 and trust.min() < 1.0:
+                fired |= _EVIDENCE
+            target, near = self._away_from_limits(target, sample.q, sample.qd)
+            fired |= near
+        residual, slowed = self._moved_towards(target, sample.qd, fired & _ENERGY)
+        fired |= slowed
+        self._residual = residual
+        acting = residual.any()
+        if doubt is None and acting:
+            doubt = self._aborts.update(residual, fired, sample.dt) or self._aborts.tracking(self._evidence.rms())
+        torque, over = self._within_limits(classical + residual if acting else classical)
+        return Filtered(torque, residual, fired | over, doubt)
+
+    def limited(self, classical: FloatArray) -> Filtered:
+        """A torque without a residual, within the arm's limits."""
+        torque, over = self._within_limits(classical)
+        return Filtered(torque, self._zeros, over, None)
+
+    def _within_limits(self, total: FloatArray) -> tuple[FloatArray, int]:
+        torque = np.minimum(np.maximum(total, self._negative_limit), self._limit)
+        return torque, _TORQUE if (torque != total).any() else 0
+
+    def _judge(self, offer: Offer | None, now: float) -> tuple[FloatArray, float, int, str | None]:
+        """The offered torque within its size, the share that confidence leaves of it, limits, and a reason for doubt."""
+        if offer is None or now - offer.stamp > FRESH_PERIODS * self._arm.period + ROUNDING:
+            if self._heard is not None and now - self._heard > self._silence:
+                return self._zeros, 0.0, _MISSING, f"no residual for {now - self._heard:.3f} s (allowed {self._silence:g} s)"
+            return self._zeros, 0.0, _MISSING, None
+        torque, confidence = offer.torque, offer.confidence
+        if torque.shape != self._zeros.shape:
+            return self._zeros, 0.0, 0, f"it has {torque.size} values for {self._zeros.size} joints"
+        if not math.isfinite(torque.sum()):
+            bad = np.flatnonzero(~np.isfinite(torque))
+            where = f"that of joint '{self._arm.joints[int(bad[0])]}' is {torque[bad[0]]}" if len(bad) else "it is too large"
+            return self._zeros, 0.0, 0, f"it is not finite: {where}"
+        if not 0.0 <= confidence <= 1.0:
+            return self._zeros, 0.0, 0, f"its confidence is {confidence}, not within 0 and 1"
+        if not offer.stamp <= now + ROUNDING:
+            return self._zeros, 0.0, 0, f"it answers a state of {offer.stamp:.6f} s, now is {now:.6f} s"
+        self._heard = now
+        sized = np.minimum(np.maximum(torque, self._negative_size), self._size)
+        fired = _SIZE if (sized != torque).any() else 0
+        if confidence < 1.0:
+            fired |= _CONFIDENCE
+        return sized, confidence, fired, None
+
+    def _away_from_limits(self, target: FloatArray, q: FloatArray, qd: FloatArray) -> tuple[FloatArray, int]:
+        """Fades out what pushes towards a near position limit, or along a motion that is near its speed limit."""
+        limits, fired = self._arm.residual, 0
+        offset = q - self._middle
+        room = (self._half - np.abs(offset)) / limits.position_margin
+        if room.min() < 1.0:
+            outwards = target * offset > 0.0
+            faded = np.where(outwards, target * np.clip(room, 0.0, 1.0), target)
+            fired |= _POSITION if (faded != target).any() else 0
+            target = faded
+        spare = (1.0 - np.abs(qd) / self._arm.velocity) / limits.velocity_margin
+        if spare.min() < 1.0:
+            along = target * qd > 0.0
+            faded = np.where(along, target * np.clip(spare, 0.0, 1.0), target)
+            fired |= _VELOCITY if (faded != target).any() else 0
+            target = faded
+        return target, fired
+
+    def _moved_towards(self, target: FloatArray, qd: FloatArray, fired: int) -> tuple[FloatArray, int]:
+        """The next residual: towards the target within slew, as far as the tank pays for it."""
+        before = self._residual
+        if target is self._zeros and before is self._zeros:
+            return before, fired
+        if (np.abs(qd) > self._fastest * self._arm.velocity).any():
+            return self._zeros, fired | _VELOCITY  # beyond the trip the reserve does not hold, and the arm is being braked
+        if target is not self._zeros:
+            share = self._tank.scale(before)
+            if share < 1.0:
+                target = share * target
+                fired |= _ENERGY
+        change = target - before
+        allowed = np.minimum(np.maximum(change, self._negative_step), self._step)
+        if target is not self._zeros and (allowed != change).any():
+            fired |= _SLEW
+        residual = before + allowed
+        if not self._tank.pay(residual, qd):
+            fired |= _ENERGY
+            residual = before - np.minimum(np.maximum(before, self._negative_step), self._step)
+            self._tank.release(residual, qd)
+        return (residual if residual.any() else self._zeros), fired
