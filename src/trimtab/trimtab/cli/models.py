@@ -26,6 +26,7 @@ examples:
   trimtab models verify mlp/1 --keys my.key.pub
   trimtab models pull s3://bucket/ur5e/mlp/2      any address that fsspec can open"""
 
+DEFAULT_ARM = "ur5e"
 BUNDLE = "name, name/version, or a bundle's folder"
 KEYS = "file of trusted public keys, one per line; the bundle must be signed with one of them"
 
@@ -50,7 +51,7 @@ def register(subparsers: Any) -> None:
     sign = kinds.add_parser("sign", help="sign a bundle", description="Signs a bundle with a private key (ed25519).")
     for one in (show, verify, sign):
         one.add_argument("bundle", metavar="BUNDLE", help=BUNDLE)
-        one.add_argument("--arm", default="ur5e", help="whose bundle, where a name is given")
+        one.add_argument("--arm", help="name or path of the arm's contract (default: ur5e for a name, else the bundle's)")
     show.set_defaults(command=_show)
     verify.add_argument("--keys", type=Path, metavar="FILE", help=KEYS)
     verify.set_defaults(command=_verify)
@@ -97,11 +98,17 @@ def _list(arguments: argparse.Namespace) -> int:
     return broken
 
 
-def _show(arguments: argparse.Namespace) -> int:
+def _find(arguments: argparse.Namespace) -> Path:
+    from trimtab.arm import load_arm
     from trimtab.residual.bundle import find_bundle
+
+    return find_bundle(arguments.bundle, DEFAULT_ARM if arguments.arm is None else load_arm(arguments.arm).name)
+
+
+def _show(arguments: argparse.Namespace) -> int:
     from trimtab.residual.manifest import MANIFEST, load_manifest
 
-    folder = find_bundle(arguments.bundle, arguments.arm)
+    folder = _find(arguments)
     found = load_manifest(folder / MANIFEST)
     rows = {
         "bundle": f"{found.name}/{found.version} ({found.family}) for {found.arm} at {found.rate:g} Hz",
@@ -134,13 +141,13 @@ def _free(mapping: dict[str, Any]) -> str:
 
 def _verify(arguments: argparse.Namespace) -> int:
     from trimtab.arm import load_arm
-    from trimtab.residual.bundle import check_fit, check_hash, check_place, find_bundle
+    from trimtab.residual.bundle import check_fit, check_hash, check_place
     from trimtab.residual.inspection import MAX_MODEL, inspect_model
     from trimtab.residual.manifest import MANIFEST, MODEL, load_manifest
     from trimtab.residual.reading import read_file
     from trimtab.residual.signing import check_signature
 
-    folder = find_bundle(arguments.bundle, arguments.arm)
+    folder = _find(arguments)
     try:
         manifest = load_manifest(folder / MANIFEST)
         model = read_file(folder / MODEL, MAX_MODEL)
@@ -152,7 +159,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
     def known_arm() -> "Arm":
         if not arms:
-            arms.append(load_arm(manifest.arm))
+            arms.append(load_arm(arguments.arm or manifest.arm))
         return arms[0]
 
     checks: dict[str, Callable[[], object]] = {
@@ -188,10 +195,10 @@ def _passes(name: str, check: Callable[[], object]) -> bool:
 
 
 def _sign(arguments: argparse.Namespace) -> int:
-    from trimtab.residual.bundle import check_hash, find_bundle, read_bundle
+    from trimtab.residual.bundle import check_hash, read_bundle
     from trimtab.residual.signing import sign_bundle
 
-    folder = find_bundle(arguments.bundle, arguments.arm)
+    folder = _find(arguments)
     manifest, model = read_bundle(folder)
     check_hash(manifest, model, folder)  # nobody should vouch for a damaged bundle
     signed = sign_bundle(folder, arguments.key)

@@ -124,7 +124,7 @@ def find_bundle(path_or_name: str | Path, arm_name: str, root: Path | None = Non
         if version and (models / name / version / MANIFEST).is_file():
             return models / name / version
         if not version:
-            versions = sorted((file.parent for file in (models / name).glob(f"*/{MANIFEST}")), key=_newness)
+            versions = [folder for folder in find_bundles(models / name) if folder.parent == models / name]
             if versions:
                 return versions[-1]
         if not version or not Path(text).is_dir():

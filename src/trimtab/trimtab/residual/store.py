@@ -19,7 +19,7 @@ def fetch_bundle(url: str, arm_name: str | None, root: Path, trusted_keys: Path 
     arm_name: the arm that it has to be for; None: the one that its manifest names. A bundle that is there already is
     left as it is when it has the same content, and never overwritten.
     """
-    place = Path(url.rpartition("/")[2] or url)  # for texts only: the manifest says where the bundle goes
+    place = Path(url)  # for texts only: the manifest says where the bundle goes
     store = _Store(url)
     manifest_data = store.read(MANIFEST, MAX_MANIFEST)
     manifest = parse_manifest(manifest_data, place / MANIFEST)
