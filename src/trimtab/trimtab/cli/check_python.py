@@ -19,6 +19,10 @@ PACKAGES = {
     "matplotlib": "matplotlib",
     "PIL": "pillow",
     "tqdm": "tqdm",
+    "onnx": "onnx",
+    "onnxruntime": "onnxruntime",
+    "cryptography": "cryptography",
+    "fsspec": "fsspec",
 }
 """What the library calls them, and what they are installed as."""
 
