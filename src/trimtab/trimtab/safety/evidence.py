@@ -38,7 +38,7 @@ class Evidence:
     def reset(self) -> None:
         """Nothing is proven yet."""
         self._steps = 0
-        self._inverse_inertia = np.eye(self._dof)
+        self._inverse_inertia: FloatArray = np.eye(self._dof)
         self._slow = np.zeros(self._shape)
         self._speed = np.zeros(self._shape)
         self._moved = np.zeros(self._shape)
