@@ -59,7 +59,7 @@ class Evidence:
     def update(self, q: FloatArray, error: FloatArray, applied: FloatArray, offered: FloatArray, dt: float) -> None:
         """One step: error [rad] now; `applied` and `offered` [Nm] are what was added, and what was wanted, before it."""
         if self._steps % INERTIA_EVERY == 0:
-            self._inverse_inertia = np.linalg.inv(self._body.mass_matrix(q))
+            self._inverse_inertia = np.asarray(np.linalg.inv(self._body.mass_matrix(q)), dtype=np.float64)
         self._steps += 1
         torques, slow, speed, moved = self._torques, self._slow, self._speed, self._moved
         torques[0], torques[1] = applied, offered
