@@ -10,7 +10,7 @@ from launch.actions import DeclareLaunchArgument, OpaqueFunction, Shutdown
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-from trimtab_ros.plan import PACKAGE, Process, arguments, plan
+from trimtab_ros.plan import PACKAGE, Process, arguments, environment, plan
 
 PARAMETERS = Path(tempfile.mkdtemp(prefix="trimtab-launch-"))
 atexit.register(shutil.rmtree, PARAMETERS, ignore_errors=True)
@@ -24,6 +24,7 @@ def node_action(process: Process) -> Node:
         name=process.name,
         namespace=process.namespace,
         parameters=[str(process.write_parameters(PARAMETERS))],
+        additional_env=environment(),
         output="screen",
         on_exit=Shutdown(reason=f"{process.name} ended"),
     )

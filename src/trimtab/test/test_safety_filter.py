@@ -262,7 +262,8 @@ def test_beyond_the_speed_trip_there_is_no_residual(rig: Rig) -> None:
         (Offer(np.zeros(5), 1.0, 1.0), "5 values for 6 joints"),
         (Offer(np.zeros((6, 1)), 1.0, 1.0), "6 values for 6 joints"),
         (Offer(np.zeros(6), 1.5, 1.0), "confidence is 1.5"),
-        (Offer(np.zeros(6), 1.0, 9.0), "answers a state of 9.000000 s"),
+        (Offer(np.zeros(6), 1.0, 9.0), "answers a state that lies 8.000 s ahead"),
+        (Offer(np.zeros(6), 1.0, float("nan")), "answers a state that lies nan s ahead"),
     ],
 )
 def test_a_doubt_says_what_is_wrong(rig: Rig, offer: Offer, reason: str) -> None:
@@ -282,9 +283,9 @@ def test_silence_is_a_doubt_only_after_there_was_something(rig: Rig) -> None:
     assert "no residual for" in doubt
 
 
-def test_an_answer_to_the_state_before_last_still_counts_and_an_older_one_does_not(rig: Rig) -> None:
+def test_an_answer_within_two_periods_of_the_state_counts_and_others_do_not(rig: Rig) -> None:
     sample = Sample(rig.q, rig.qd, Desired(rig.q, rig.qd, rig.qd), rig.arm.period)
-    for age, missing in ((0, False), (1, False), (2, False), (3, True)):
+    for age, missing in ((0, False), (1, False), (2, False), (3, True), (-1, False), (-2, False), (-3, True)):
         made = rig.filter.apply(np.zeros(6), Offer(np.zeros(6), 1.0, 1.0 - age * rig.arm.period), sample, 1.0)
         assert bool(made.limits & Limit.MISSING) is missing
 

@@ -3,12 +3,13 @@
 Topics carry the names that the nodes use without a namespace. A torque command bears the stamp of the state it answers.
 """
 
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from trimtab.typing import FloatArray
 
 STATES = "/joint_states"
 TORQUES = "/torque_command"
+RESIDUALS = "/residual_torque"
 REFERENCE = "/reference"
 JOINT_STATE = "sensor_msgs/msg/JointState"
 JOINT_TRAJECTORY = "trajectory_msgs/msg/JointTrajectory"
@@ -128,9 +130,11 @@ def _write(writer: Writer, log: RunLog) -> None:
     nothing = np.empty(0)
     for key in ("arm", "plant", "reference", "controller", "seed"):
         writer.set_custom_data(key, str(getattr(log, key)))
+    writer.set_custom_data("faults", json.dumps([asdict(fault) | {"level": fault.level.label} for fault in log.faults]))
     reference = writer.add_connection(REFERENCE, JOINT_TRAJECTORY, typestore=store)
     states = writer.add_connection(STATES, JOINT_STATE, typestore=store)
     torques = writer.add_connection(TORQUES, JOINT_STATE, typestore=store)
+    residuals = None if log.residual is None else writer.add_connection(RESIDUALS, JOINT_STATE, typestore=store)
     writer.write(reference, START, store.serialize_cdr(_trajectory(log.trajectory, names), JOINT_TRAJECTORY))
     for i, instant in enumerate(log.t):
         stamp = START + round(instant * SECOND)
@@ -140,6 +144,9 @@ def _write(writer: Writer, log: RunLog) -> None:
         if np.isfinite(log.torque[i]).all():
             command = make(header, names, nothing, nothing, log.torque[i])
             writer.write(torques, stamp, store.serialize_cdr(command, JOINT_STATE))
+            if residuals is not None and log.residual is not None:
+                learned = make(header, names, nothing, nothing, log.residual[i])
+                writer.write(residuals, stamp, store.serialize_cdr(learned, JOINT_STATE))
 
 
 def _trajectory(trajectory: Trajectory, names: list[str]) -> Any:

@@ -106,6 +106,16 @@ class ControlStep:
         self._follower.reset()
         self._last = None
 
+    def reset_residual(self) -> bool:
+        """Lets a residual that was switched off act again, while the arm goes on; False where that is not the level."""
+        if self.latch.level is not Level.RESIDUAL_OFF:
+            return False
+        self.latch.reset()
+        self.safety.reset()
+        if self.residual is not None:
+            self.residual.reset()
+        return True
+
     def step(self, q: FloatArray, qd: FloatArray, now: float) -> StepResult:
         """One period: q [rad] and qd [rad/s] measured at `now` [s]."""
         dt = self._elapsed(now)

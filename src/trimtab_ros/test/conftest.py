@@ -21,7 +21,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
-from trimtab_ros.plan import Process, plan
+from trimtab_ros.plan import Process, environment, plan
 from trimtab_ros.topics import DIAGNOSTICS, REFERENCE, Topic
 from trimtab_ros.up import command_line, end
 
@@ -36,7 +36,7 @@ class Graph:
 
     def __init__(self, folder: Path, domain: int) -> None:
         self.folder = folder
-        self.environment = {**os.environ, "ROS_DOMAIN_ID": str(domain), "ROS_LOG_DIR": str(folder / "log")}
+        self.environment = {**os.environ, **environment(), "ROS_DOMAIN_ID": str(domain), "ROS_LOG_DIR": str(folder / "log")}
         self.context = Context()
         rclpy.init(context=self.context, domain_id=domain)
         self.node = Node("probe", context=self.context)

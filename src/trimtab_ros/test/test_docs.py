@@ -18,11 +18,19 @@ from trimtab_ros.parameters import AUTOSTART, Parameter
 from trimtab_ros.plan import Argument, arguments, fleet_arguments
 from trimtab_ros.recorder_node import Recorder
 from trimtab_ros.reference_node import Reference
+from trimtab_ros.residual_node import Residual
 from trimtab_ros.sim_bridge_node import SimBridge
 from trimtab_ros.topics import RESET_SERVICE
 
 WORKSPACE = Path(__file__).resolve().parents[3]
-NODES = {"sim_bridge": SimBridge, "controller": Controller, "reference": Reference, "recorder": Recorder}
+NODES = {
+    "sim_bridge": SimBridge,
+    "controller": Controller,
+    "residual": Residual,
+    "reference": Reference,
+    "recorder": Recorder,
+}
+REPORTS = ("report", "_residual_values")  # functions of a node that fill its diagnostics
 NODE_SOURCES = WORKSPACE / "src" / "trimtab_ros" / "trimtab_ros"
 DOCUMENTS = [
     WORKSPACE / "README.md",
@@ -106,9 +114,10 @@ def test_no_parameter_is_made_up(node: str) -> None:
 @pytest.mark.parametrize("node", NODES)
 def test_every_diagnostic_is_documented(node: str) -> None:
     source = ast.parse((NODE_SOURCES / f"{node}_node.py").read_text(encoding="utf-8"))
-    report = next(item for item in ast.walk(source) if isinstance(item, ast.FunctionDef) and item.name == "report")
+    reports = [item for item in ast.walk(source) if isinstance(item, ast.FunctionDef) and item.name in REPORTS]
     keys = {
         key.value
+        for report in reports
         for table in ast.walk(report)
         if isinstance(table, ast.Dict)
         for key in table.keys
@@ -208,7 +217,7 @@ def test_every_controller_word_is_documented() -> None:
 def test_every_level_is_documented() -> None:
     text = section(read("control.md"), "The fault ladder")
     for level in Level:
-        assert re.search(rf"^\| {level.name.lower()} \|", text, re.MULTILINE)
+        assert re.search(rf"^\| {level.label} \|", text, re.MULTILINE)
 
 
 def test_every_trip_and_timeout_is_documented() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bundle_maker import make_bundle
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 
@@ -19,7 +20,7 @@ from trimtab_ros.topics import CLOCK, JOINT_STATES, REFERENCE, TOPICS, TORQUE_CO
 # Other processes of this machine may stall ours for longer than an arm would tolerate.
 PATIENT = {"state_timeout": "1.0", "command_timeout": "1.0"}
 ERROR = b"\x02"
-NODES = "sim_bridge, controller, reference, recorder"
+NODES = "sim_bridge, controller, residual, reference, recorder"
 
 
 class Tracking:
@@ -137,7 +138,9 @@ def documented_topics() -> dict[str, tuple[str, str, str]]:
 def test_graph_equals_the_documented_table(graph):
     documented = documented_topics()
     assert set(documented) == {topic.name for topic in TOPICS}
-    graph.start_plan(arm="so101", mode="lockstep", duration="2.0", record="true", record_directory=str(graph.folder / "bag"))
+    bundle = make_bundle(graph.folder, load_arm("so101"))
+    given = {"arm": "so101", "mode": "lockstep", "duration": "2.0", "residual": "on", "model": str(bundle)}
+    graph.start_plan(**given, record="true", record_directory=str(graph.folder / "bag"))
     graph.until_status("controller", "")
     for topic in TOPICS:
         kind, senders, qos = documented[topic.name]

@@ -23,6 +23,7 @@ from trimtab_ros.parameters import AUTOSTART
 from trimtab_ros.plan import plan
 from trimtab_ros.recorder_node import Recorder
 from trimtab_ros.reference_node import Reference
+from trimtab_ros.residual_node import Residual
 from trimtab_ros.sim_bridge_node import SimBridge
 from trimtab_ros.up import parse_assignments
 
@@ -30,8 +31,14 @@ WORKSPACE = Path(__file__).resolve().parents[3]
 PACKAGES = sorted(file.parent for file in WORKSPACE.glob("src/*/package.xml"))
 REQUIREMENTS = sorted(WORKSPACE.glob("requirements*.txt"))
 DOCKER = WORKSPACE / "docker"
-NODES = {"sim_bridge": SimBridge, "controller": Controller, "reference": Reference, "recorder": Recorder}
-EXECUTABLES = {process.executable for process in plan({"record": "true"})}
+NODES = {
+    "sim_bridge": SimBridge,
+    "controller": Controller,
+    "residual": Residual,
+    "reference": Reference,
+    "recorder": Recorder,
+}
+EXECUTABLES = {process.executable for process in plan({"record": "true", "residual": "on"})}
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[a-z]+")
 # Left out of an environment for another environment's Python (see the ROS wheels' bootstrap).
 BOOTSTRAP = ("LD_LIBRARY_PATH", "_ROS_WHEELS_BOOTSTRAP_COMPLETE")

@@ -1,10 +1,14 @@
 """The controller as a node: answers every `joint_states` with a `torque_command`, follows `reference`."""
 
+import json
 import time
+from collections import Counter
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 from sensor_msgs.msg import JointState
+from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from trimtab.arm import load_arm
@@ -13,16 +17,27 @@ from trimtab.control.friction import load_friction
 from trimtab.dynamics import RigidBody
 from trimtab.errors import ReferenceRefused, TrimtabError
 from trimtab.faults import Level
+from trimtab.names import parse_controller
+from trimtab.residual.bundle import load_bundle
+from trimtab.residual.mailbox import Mailbox
+from trimtab.safety import SafetyFilter, limit_names
 from trimtab.step import ControlStep
+from trimtab.typing import FloatArray
 from trimtab_ros.diagnostics import ERROR, OK, WARN, LoopMeter
 from trimtab_ros.follow_joint_trajectory import TrajectoryAction, serve_follow_joint_trajectory
 from trimtab_ros.managed import ManagedNode, run_node
-from trimtab_ros.messages import state_arrays, to_nanoseconds, to_seconds, to_trajectory, torque_message
-from trimtab_ros.parameters import ARM, Parameter
-from trimtab_ros.topics import JOINT_STATES, REFERENCE, TORQUE_COMMAND
+from trimtab_ros.messages import residual_offer, start_of, state_arrays, to_nanoseconds, to_trajectory, torque_message
+from trimtab_ros.parameters import ARM, TRUSTED_KEYS, Parameter
+from trimtab_ros.topics import JOINT_STATES, REFERENCE, RESET_RESIDUAL_SERVICE, RESIDUAL_TORQUE, TORQUE_COMMAND
 
 EARLY = 1.0  # s for which a reference waits for the first state
 SLOWEST = 0.8  # of the lowest rate for torque control: below that the node warns
+CONSEQUENCES = {
+    Level.RESIDUAL_OFF: "the classical controller goes on alone until ~/reset_residual",
+    Level.HOLD: "the arm is held until ~/reset",
+    Level.DAMP: "the arm is damped until ~/reset",
+    Level.STOP: "nothing is commanded until ~/reset",
+}
 WATCHDOG_SHARE = 0.25  # of the state time-out: how often the watchdog looks
 
 
@@ -34,6 +49,9 @@ class Controller(ManagedNode):
         Parameter("controller", "computed_torque", "a law (pd, computed_torque, adaptive) and compensators, joined by '+'"),
         Parameter("friction_file", "", "identified friction (`trimtab fit friction`) for controllers with 'friction'"),
         Parameter("state_timeout", 0.0, "s without a state until commanding stops; 0: the arm's", low=0.0, high=60.0),
+        Parameter("residual", "off", "learned torque: unused, judged but not applied, or applied", ("off", "shadow", "on")),
+        Parameter("model", "mlp", "bundle that the residual node runs; its bounds hold here too"),
+        TRUSTED_KEYS,
     )
 
     def __init__(self) -> None:
@@ -52,8 +70,20 @@ class Controller(ManagedNode):
         friction = load_friction(Path(file), arm) if file else None
         controller = make_controller(self.values["controller"], arm, body, friction)
         self._timeout = self.values["state_timeout"] or arm.timeouts.state
-        self.step = ControlStep(arm, body, controller, self._timeout)
         self._order = arm.order()
+        self._mailbox: Mailbox | None = None
+        safety = None
+        if self.values["residual"] != "off":
+            self._mailbox = Mailbox(arm)
+            silence = max(self._timeout, arm.timeouts.command)
+            safety = SafetyFilter(
+                arm, body, bounds=self._bounds(), corrector_bandwidth=controller.corrector_bandwidth, silence=silence
+            )
+            self.subscribe(RESIDUAL_TORQUE, self._on_residual)
+            service = self.create_service(Trigger, RESET_RESIDUAL_SERVICE, self._on_reset_residual)
+            self.keep(self.destroy_service, service)
+        self.step = ControlStep(arm, body, controller, self._timeout, self._mailbox, safety)
+        self._fired: Counter[str] = Counter()
         self._meter = LoopMeter()
         self._arrival: float | None = None
         self._stamp = -1
@@ -89,22 +119,33 @@ class Controller(ManagedNode):
         self._forget()
         return f"was {was}; holding where the arm is"
 
+    def _bounds(self) -> FloatArray:
+        """What the model may ask for at most, in the arm's order [Nm]; refuses a bundle that does not fit."""
+        keys = self.values["trusted_keys"]
+        manifest = load_bundle(self.values["model"], self._arm, Path(keys) if keys else None).manifest
+        if parse_controller(manifest.controller) != parse_controller(self.values["controller"]):
+            self.get_logger().warning(
+                f"{manifest.name}/{manifest.version} was trained on top of '{manifest.controller}', the controller is "
+                f"'{self.values['controller']}': expect less of it"
+            )
+        return np.array([manifest.bounds[joint] for joint in self._arm.joints])
+
     def follow(self, message: JointTrajectory) -> None:
         """Takes a trajectory or raises `ReferenceRefused`; an empty one stops the motion."""
         if not message.points:
             self.step.cancel()
             return
         trajectory = to_trajectory(message, self._order)
-        now = self._stamp * 1e-9
-        start = to_seconds(message.header.stamp) or now
-        self.step.follow(trajectory, start)
+        self.step.follow(trajectory, start_of(message, self._stamp))
 
     def report(self) -> None:
         """Loop rate, state age, fault, what became of references."""
         latch = self.step.latch
         rate = self._meter.rate()
-        if latch.level is not Level.NOMINAL:
+        if not latch.level.controlled:
             status, message = ERROR, str(latch)
+        elif latch.level is Level.RESIDUAL_OFF:
+            status, message = WARN, str(latch)
         elif self._arrival is None:
             status, message = WARN, "waiting for the first state"
         elif rate < self._arm.actuator.min_torque_rate * SLOWEST:
@@ -126,8 +167,25 @@ class Controller(ManagedNode):
                 "references_accepted": self._accepted_count,
                 "references_refused": self._refused_count,
                 "last_refusal": self._refused,
+                **self._residual_values(),
             },
         )
+
+    def _residual_values(self) -> dict[str, object]:
+        """What became of the residual since the last report; nothing where there is none."""
+        if self._mailbox is None:
+            return {}
+        fired, self._fired = self._fired, Counter()
+        fault = self.step.latch.fault
+        return {
+            "residual": self.values["residual"],
+            "residual_trust": float(self.step.safety.trust.mean()),
+            "residual_tank_j": self.step.safety.tank_level,
+            "residual_limits": ", ".join(f"{name} {count}" for name, count in sorted(fired.items())),
+            "residual_for_another_reference": self._mailbox.strangers,
+            "fault_time_s": "" if fault is None else f"{fault.time:.6f}",
+            "fault_snapshot": "" if fault is None else json.dumps(fault.snapshot),
+        }
 
     def _on_state(self, message: JointState) -> None:
         if not self.active:
@@ -153,6 +211,8 @@ class Controller(ManagedNode):
             self._answer = torque_message(message.header.stamp, self._arm.joints, result.torque)
             self._commands.publish(self._answer)
         self._limited_count += result.limited
+        if self._mailbox is not None and result.limits:
+            self._fired.update(limit_names(result.limits))
         self._meter.tick()
         self._tell_fault()
         if self._early is not None:
@@ -163,6 +223,29 @@ class Controller(ManagedNode):
                 self.refused(ReferenceRefused("it came long before the first state; send it again"))
         if self._action is not None:
             self._action.update(stamp * 1e-9, q, qd, result.desired)
+
+    def _on_residual(self, message: JointState) -> None:
+        if not self.active or self._mailbox is None:
+            return
+        try:
+            offer, desired, live = residual_offer(message, self._order)
+        except TrimtabError as error:
+            self.step.latch.trip(Level.RESIDUAL_OFF, f"residual refused: {error}", self._stamp * 1e-9)
+            self._tell_fault()
+            return
+        self.step.authority = 1.0 if live and self.values["residual"] == "on" else 0.0
+        self._mailbox.put(offer, desired)
+
+    def _on_reset_residual(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        """Brings the residual back without stopping the motion."""
+        was = str(self.step.latch)
+        response.success = self.active and self.step.reset_residual()
+        response.message = f"was {was}; the residual may act again" if response.success else f"nothing to reset: {was}"
+        if response.success:
+            self._level = Level.NOMINAL
+        self.get_logger().info(f"reset of the residual: {response.message}")
+        self.report()
+        return response
 
     def _on_reference(self, message: JointTrajectory) -> None:
         if not self.active:
@@ -201,9 +284,9 @@ class Controller(ManagedNode):
         level = self.step.latch.level
         if level > self._level:
             self._level = level
-            consequence = {Level.STOP: "nothing is commanded", Level.HOLD: "the arm is held"}.get(level, "the arm is damped")
-            self._end_goal(f"stopped: {self.step.latch}")
-            self.get_logger().error(f"{self.step.latch}; {consequence} until ~/reset is called")
+            self.get_logger().error(f"{self.step.latch}; {CONSEQUENCES[level]} is called")
+            if not level.controlled:
+                self._end_goal(f"stopped: {self.step.latch}")
             self.report()
 
     def _end_goal(self, reason: str) -> None:

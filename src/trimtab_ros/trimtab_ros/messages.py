@@ -5,9 +5,11 @@ from builtin_interfaces.msg import Duration, Time
 from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from trimtab.control import Desired
 from trimtab.errors import JointNamesError, ReferenceRefused, TrimtabError
 from trimtab.joints import JointOrder
 from trimtab.reference import Trajectory
+from trimtab.residual.offer import Offer
 from trimtab.typing import FloatArray
 
 NANOSECONDS = 1_000_000_000
@@ -60,6 +62,39 @@ def torque_message(stamp: Time, joints: tuple[str, ...], torque: FloatArray) -> 
     return message
 
 
+CONFIDENCE, LIVE = "confidence", "live"
+"""Entries of a residual message beside the joints: how sure the model is (0 to 1), and 0 where it is only a shadow."""
+
+
+def residual_message(offer: Offer, stamp: Time, joints: tuple[str, ...], desired: Desired, live: bool) -> JointState:
+    """A residual torque as effort [Nm], with the wanted position and velocity that it was made for."""
+    message = JointState()
+    message.header.stamp = stamp
+    message.name = [*joints, CONFIDENCE, LIVE]
+    message.position = [*desired.q.tolist(), 0.0, 0.0]
+    message.velocity = [*desired.qd.tolist(), 0.0, 0.0]
+    message.effort = [*offer.torque.tolist(), offer.confidence, float(live)]
+    return message
+
+
+def residual_offer(message: JointState, order: JointOrder) -> tuple[Offer, FloatArray, bool]:
+    """The offer, the wanted positions that it was made for [rad], and whether it is meant to act.
+
+    Raises where joints or entries are missing. Numbers that are not finite pass: the safety filter says which one it was.
+    """
+    index = order.index(message.name)
+    rows = [np.asarray(row, dtype=np.float64) for row in (message.position, message.effort)]
+    for what, row in zip(("position", "effort"), rows, strict=True):
+        if row.shape != (len(message.name),):
+            raise JointNamesError(f"{what} has {row.size} values for {len(message.name)} names")
+    values = dict(zip(message.name, message.effort, strict=True))
+    for entry in (CONFIDENCE, LIVE):
+        if entry not in values:
+            raise JointNamesError(f"the entry '{entry}' is missing")
+    offer = Offer(rows[1][index], float(values[CONFIDENCE]), to_seconds(message.header.stamp))
+    return offer, rows[0][index], values[LIVE] == 1.0
+
+
 def to_trajectory(message: JointTrajectory, order: JointOrder) -> Trajectory:
     """The trajectory of a message, refused whole if any point of it is unusable.
 
@@ -101,6 +136,11 @@ def _column(
         except TrimtabError as error:
             raise ReferenceRefused(str(error)) from error
     return values
+
+
+def start_of(message: JointTrajectory, now: int) -> float:
+    """When a trajectory starts [s]: at its stamp, or `now` [ns] where it has none."""
+    return to_seconds(message.header.stamp) or now / NANOSECONDS
 
 
 def trajectory_message(trajectory: Trajectory, joints: tuple[str, ...], lead: float) -> JointTrajectory:

@@ -12,7 +12,7 @@ from trimtab.errors import ConfigError
 
 @dataclass(frozen=True)
 class Parameter:
-    """One read-only parameter: set it at start-up."""
+    """One parameter, read-only unless it says otherwise: set it at start-up."""
 
     name: str
     default: bool | int | float | str
@@ -20,10 +20,11 @@ class Parameter:
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
+    read_only: bool = True
 
     def descriptor(self) -> ParameterDescriptor:
         """What `ros2 param describe` shows."""
-        descriptor = ParameterDescriptor(description=self.description, read_only=True)
+        descriptor = ParameterDescriptor(description=self.description, read_only=self.read_only)
         if self.choices:
             descriptor.additional_constraints = f"one of: {', '.join(self.choices)}"
         if self.low is not None and self.high is not None:
@@ -35,6 +36,7 @@ class Parameter:
 
 
 AUTOSTART = Parameter("autostart", True, "configure and activate at start-up, without waiting for a lifecycle manager")
+TRUSTED_KEYS = Parameter("trusted_keys", "", "file of public keys: bundles must be signed with one of them")
 ARM = Parameter("arm", "ur5e", "name of an arm in config/arms, or the path of a contract file")
 
 

@@ -5,6 +5,7 @@
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from trimtab.errors import ConfigError
 from trimtab.names import CONTROLLERS, REFERENCES, arm_names, needs_friction, plant_names
 
 PACKAGE = "trimtab_ros"
+TRANSPORT = {"FASTDDS_BUILTIN_TRANSPORTS": "UDPv4"}
+"""A process killed while it holds a lock in shared memory can block its peers for a second; a datagram blocks nobody."""
 LOCKSTEP_TIMEOUT = 5.0  # s of wall time; in lockstep nobody is late, only gone
 
 
@@ -54,6 +57,11 @@ class Process:
 _SWITCH = ("true", "false")
 
 
+def environment() -> dict[str, str]:
+    """What both launchers add to the environment of the nodes, unless the user has set it."""
+    return {name: value for name, value in TRANSPORT.items() if name not in os.environ}
+
+
 def arguments() -> tuple[Argument, ...]:
     """Arguments of `arm.launch.py` and `trimtab up`."""
     return (
@@ -84,7 +92,9 @@ def _common_arguments() -> tuple[Argument, ...]:
         Argument("reference", "plum", "what the arm does; none: wait for messages", (*REFERENCES, "none")),
         Argument("duration", "10.0", "s that one run of the reference takes"),
         Argument("repeat", "1", "how many times the reference is run; 0: for ever"),
-        Argument("residual", "off", "learned residual torque", ("off",)),
+        Argument("residual", "off", "learned torque: unused, judged but not applied, or applied", ("off", "shadow", "on")),
+        Argument("model", "mlp", "bundle of the residual: name, name/version or folder"),
+        Argument("trusted_keys", "", "file of public keys: the bundle must be signed with one of them"),
         Argument("mode", "real_time", "pace of the simulation: the wall clock, or each command", ("real_time", "lockstep")),
         Argument("use_sim_time", "false", "nodes take their time from /clock, which the simulation owns", _SWITCH),
         Argument("state_timeout", "0.0", "s without a state until commanding stops; 0: the arm's"),
@@ -163,6 +173,7 @@ def _robot(values: Mapping[str, str]) -> list[Process]:
         "autostart": values["autostart"] == "true",
     }
     of_arm = {**common, "arm": values["arm"]}
+    of_model = {"model": values["model"], "trusted_keys": values["trusted_keys"]}
     namespace = values["namespace"]
     processes = [
         Process(
@@ -185,15 +196,20 @@ def _robot(values: Mapping[str, str]) -> list[Process]:
                 "controller": values["controller"],
                 "friction_file": values["friction_file"],
                 "state_timeout": _number(values, "state_timeout", float) or timeout,
+                "residual": values["residual"],
+                **of_model,
             },
         ),
     ]
+    if values["residual"] != "off":
+        shadow = values["residual"] == "shadow"
+        processes.append(Process("residual", namespace, {**of_arm, **of_model, "shadow": shadow}))
     if values["reference"] != "none":
         parameters = {
             "reference": values["reference"],
             "duration": _number(values, "duration", float),
             "repeat": _number(values, "repeat", int),
-            "listeners": 2 if values["record"] == "true" else 1,
+            "listeners": 1 + (values["record"] == "true") + (values["residual"] != "off"),
         }
         processes.append(Process("reference", namespace, {**of_arm, **parameters}))
     if values["record"] == "true":

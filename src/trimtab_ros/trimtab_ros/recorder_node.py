@@ -12,7 +12,7 @@ from trimtab.errors import LogError
 from trimtab_ros.diagnostics import OK
 from trimtab_ros.managed import ManagedNode, run_node
 from trimtab_ros.parameters import Parameter
-from trimtab_ros.topics import DIAGNOSTICS, JOINT_STATES, REFERENCE, TORQUE_COMMAND, Topic
+from trimtab_ros.topics import DIAGNOSTICS, JOINT_STATES, REFERENCE, RESIDUAL_TORQUE, TORQUE_COMMAND, Topic
 
 QUEUE = 1000  # messages; a bag wants all of them, where a controller wants the newest
 
@@ -39,7 +39,7 @@ class Recorder(ManagedNode):
         self._writer = Writer(self._directory, version=9, storage_plugin=StoragePlugin.MCAP)
         self._writer.open()
         typestore = get_typestore(Stores.ROS2_JAZZY)
-        topics = (JOINT_STATES, TORQUE_COMMAND, REFERENCE, DIAGNOSTICS)
+        topics = (JOINT_STATES, TORQUE_COMMAND, RESIDUAL_TORQUE, REFERENCE, DIAGNOSTICS)
         self._recorded = [self._record(topic, typestore) for topic in topics]
 
     def deactivate(self) -> None:

@@ -31,9 +31,12 @@ class Topic:
 
 JOINT_STATES = Topic("joint_states", JointState, SENSOR)
 TORQUE_COMMAND = Topic("torque_command", JointState, SENSOR)
+RESIDUAL_TORQUE = Topic("residual_torque", JointState, SENSOR)
 REFERENCE = Topic("reference", JointTrajectory, RELIABLE)
 DIAGNOSTICS = Topic("/diagnostics", DiagnosticArray, RELIABLE)
 CLOCK = Topic("/clock", Clock, _qos(ReliabilityPolicy.BEST_EFFORT, 1))
 
-TOPICS = (JOINT_STATES, TORQUE_COMMAND, REFERENCE, DIAGNOSTICS, CLOCK)
+TOPICS = (JOINT_STATES, TORQUE_COMMAND, RESIDUAL_TORQUE, REFERENCE, DIAGNOSTICS, CLOCK)
 RESET_SERVICE = "~/reset"
+RESET_RESIDUAL_SERVICE = "~/reset_residual"
+SWAP_SERVICE = "~/swap"

@@ -154,4 +154,12 @@ def _exit_code(code: int) -> int:
 
 def _environment() -> dict[str, str]:
     """The nodes' environment: our process id, so that they end with us; their output line by line, also into a pipe."""
-    return {**os.environ, PARENT: str(os.getpid()), "PYTHONUNBUFFERED": "1", "RCUTILS_LOGGING_BUFFERED_STREAM": "0"}
+    from trimtab_ros.plan import environment
+
+    return {
+        **os.environ,
+        **environment(),
+        PARENT: str(os.getpid()),
+        "PYTHONUNBUFFERED": "1",
+        "RCUTILS_LOGGING_BUFFERED_STREAM": "0",
+    }

@@ -1,7 +1,7 @@
 """`trimtab run`: an arm follows a reference in lockstep simulation; leaves scores, a page and bags."""
 
 import argparse
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trimtab.metrics import Score
     from trimtab.plant import PlantGap
     from trimtab.reference import Trajectory
+    from trimtab.residual.runtime import ResidualModel
     from trimtab.runlog import RunLog
 
 FAULTED = 1
@@ -44,8 +45,24 @@ class Setup:
     friction: "FrictionModel | None" = None
     identify: bool = False
     """Whether a controller needs a friction model that nobody gave."""
+    residual: "ResidualModel | None" = None
+    """A learned torque, for one more run on top of the controller that it was trained with."""
     notes: list[str] = field(default_factory=list)
     """Remarks for the page."""
+
+    @property
+    def residual_controller(self) -> str:
+        """The classical controller under the residual: the one that was asked for, or the one it was trained with."""
+        assert self.residual is not None
+        return self.controllers[0] if len(self.controllers) == 1 else self.residual.bundle.manifest.controller
+
+    def runs(self) -> list[tuple[str, str, "ResidualModel | None"]]:
+        """What to simulate: label, controller, residual."""
+        plain: list[tuple[str, str, ResidualModel | None]] = [(text, text, None) for text in self.controllers]
+        if self.residual is None:
+            return plain
+        text = self.residual_controller
+        return [*plain, (f"{text}+{self.residual.bundle.manifest.name}", text, self.residual)]
 
 
 def register(subparsers: Any) -> None:
@@ -59,6 +76,12 @@ def register(subparsers: Any) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--controller", default="computed_torque", help="words joined by +, for instance friction+observer")
     which.add_argument("--compare", metavar="A,B,...", help="several controllers on the same plant, seed and reference")
+    parser.add_argument(
+        "--residual",
+        metavar="BUNDLE",
+        help="one more run with a learned torque on top: of the one --controller, or of what the bundle was trained with",
+    )
+    parser.add_argument("--keys", type=Path, metavar="FILE", help="public keys; the bundle must be signed with one of them")
     parser.add_argument("--duration", type=float, default=10.0, metavar="S", help="length of the reference in seconds")
     parser.add_argument("--seed", type=int, default=0, help="seed of the plant's noise")
     parser.add_argument(
@@ -87,6 +110,7 @@ examples:
   trimtab run
   trimtab run --arm wam --plant worn --reference infinity --controller friction+observer
   trimtab run --plant worn --compare pd,computed_torque,friction,observer --out runs/worn
+  trimtab run --plant worn --controller friction+adaptive+observer --residual mlp
   trimtab run --plant ./my_plant.yaml --duration 20 --seed 3 --no-pictures"""
 
 
@@ -132,8 +156,28 @@ def prepare(arguments: argparse.Namespace) -> Setup:
     if arguments.friction is not None:
         setup.friction = load_friction(arguments.friction, arm)
         setup.notes.append(f"Friction model: {arguments.friction}.")
+    if arguments.residual is not None:
+        setup.residual = _residual(arguments, setup)
+        wanted |= needs_friction(setup.residual_controller)
     setup.identify = wanted and setup.friction is None
     return setup
+
+
+def _residual(arguments: argparse.Namespace, setup: Setup) -> "ResidualModel":
+    from trimtab.names import parse_controller
+    from trimtab.residual.bundle import load_bundle
+    from trimtab.residual.runtime import ResidualModel
+
+    model = ResidualModel(load_bundle(arguments.residual, setup.arm, arguments.keys), setup.arm)
+    manifest = model.bundle.manifest
+    setup.notes.append(f"Residual: {manifest.name}/{manifest.version}, trained on top of {manifest.controller}.")
+    if len(setup.controllers) == 1 and parse_controller(setup.controllers[0]) != parse_controller(manifest.controller):
+        note = (
+            f"{manifest.name} was trained on top of '{manifest.controller}', not '{setup.controllers[0]}': expect less of it"
+        )
+        print(f"note: {note}")
+        setup.notes.append(note + ".")
+    return model
 
 
 def claim(out: Path | None, setup: Setup) -> Path:
@@ -163,7 +207,8 @@ def simulate_all(setup: Setup, folder: Path) -> tuple[list["RunLog"], list["Scor
     scores: list[Score] = []
     if setup.identify:
         print(f"no --friction given: identifying it from a sweep of {IDENTIFICATION:g} s on this plant")
-    with StepBar(sweep + steps * len(setup.controllers)) as bar:
+    runs = setup.runs()
+    with StepBar(sweep + steps * len(runs)) as bar:
         if setup.identify:
             bar.stage("identify friction", sweep)
             setup.friction = identify_friction(arm, gap, bar.advance)
@@ -171,8 +216,8 @@ def simulate_all(setup: Setup, folder: Path) -> tuple[list["RunLog"], list["Scor
             setup.notes.append(
                 f"Friction was identified from a sweep of {IDENTIFICATION:g} s on this plant (friction.yaml)."
             )
-        for text in setup.controllers:
-            bar.stage(text, steps)
+        for label, text, residual in runs:
+            bar.stage(label, steps)
             log = simulate(
                 arm,
                 gap,
@@ -181,9 +226,12 @@ def simulate_all(setup: Setup, folder: Path) -> tuple[list["RunLog"], list["Scor
                 reference=setup.reference,
                 seed=setup.seed,
                 friction=setup.friction,
+                residual=residual,
+                bounds=None if residual is None else residual.bounds,
                 progress=bar.advance,
             )
-            write_log(folder / "bags" / text, log)
+            log = replace(log, controller=label)
+            write_log(folder / "bags" / label, log)
             logs.append(log)
             scores.append(score(log, arm, body))
     return logs, scores

@@ -36,6 +36,8 @@ class ResidualModel:
         self.bundle = bundle
         self.late = 0
         """Steps that missed the deadline."""
+        self.bounds: FloatArray = np.array([manifest.bounds[joint] for joint in arm.joints])
+        """The largest residual that it may ask for, in the arm's joint order, shape (dof,) [Nm]."""
         self._deadline = deadline
         self._clock = clock
         self._longest_gap = GAP * arm.period

@@ -15,7 +15,7 @@ from trimtab.safety.limits import Limit
 from trimtab.safety.tank import EnergyTank
 from trimtab.typing import FloatArray
 
-FRESH_PERIODS = 2  # an offer that answers an older state counts as missing
+FRESH_PERIODS = 2  # an offer that answers a state further away than this counts as missing
 ROUNDING = 1e-6  # s; stamps are whole nanoseconds turned into floats
 
 _TORQUE, _SIZE, _SLEW, _ENERGY = int(Limit.TORQUE), int(Limit.SIZE), int(Limit.SLEW), int(Limit.ENERGY)
@@ -150,10 +150,10 @@ class SafetyFilter:
 
     def _judge(self, offer: Offer | None, now: float) -> tuple[FloatArray, float, int, str | None]:
         """The offered torque within its size, the share that confidence leaves of it, limits, and a reason for doubt."""
-        if offer is None or now - offer.stamp > FRESH_PERIODS * self._arm.period + ROUNDING:
-            if self._heard is not None and now - self._heard > self._silence:
-                return self._zeros, 0.0, _MISSING, f"no residual for {now - self._heard:.3f} s (allowed {self._silence:g} s)"
-            return self._zeros, 0.0, _MISSING, None
+        # An answer may overtake the state that it answers: between processes, a little ahead is as good as a little behind.
+        age = math.inf if offer is None else now - offer.stamp
+        if offer is None or not abs(age) <= FRESH_PERIODS * self._arm.period + ROUNDING:
+            return self._zeros, 0.0, _MISSING, self._why_missing(age, now)
         torque, confidence = offer.torque, offer.confidence
         if torque.shape != self._zeros.shape:
             return self._zeros, 0.0, 0, f"it has {torque.size} values for {self._zeros.size} joints"
@@ -163,14 +163,20 @@ class SafetyFilter:
             return self._zeros, 0.0, 0, f"it is not finite: {where}"
         if not 0.0 <= confidence <= 1.0:
             return self._zeros, 0.0, 0, f"its confidence is {confidence}, not within 0 and 1"
-        if not offer.stamp <= now + ROUNDING:
-            return self._zeros, 0.0, 0, f"it answers a state of {offer.stamp:.6f} s, now is {now:.6f} s"
         self._heard = now
         sized = np.minimum(np.maximum(torque, self._negative_size), self._size)
         fired = _SIZE if (sized != torque).any() else 0
         if confidence < 1.0:
             fired |= _CONFIDENCE
         return sized, confidence, fired, None
+
+    def _why_missing(self, age: float, now: float) -> str | None:
+        """A reason for doubt where the residual has been away for too long, or is of another time."""
+        if not age >= -self._silence:
+            return f"it answers a state that lies {-age:.3f} s ahead"
+        if self._heard is not None and now - self._heard > self._silence:
+            return f"no residual for {now - self._heard:.3f} s (allowed {self._silence:g} s)"
+        return None
 
     def _away_from_limits(self, target: FloatArray, q: FloatArray, qd: FloatArray) -> tuple[FloatArray, int]:
         """Fades out what pushes towards a near position limit, or along a motion that is near its speed limit."""
