@@ -5,19 +5,21 @@ import math
 import numpy as np
 
 from trimtab.arm import Arm
+from trimtab.safety.evidence import Evidence
 from trimtab.safety.limits import Limit
 from trimtab.typing import FloatArray
 
 WINDOW = 0.5  # s; time constant of the shares and energies
 HIGH_BAND = 15.0  # Hz; above this a residual that follows a reference has nothing to say
-TRACKING_FLOOR = 0.003  # rad; a smaller error is not worth an abort
+TRACKING_EVERY = 5  # steps between two looks at the errors, which change slowly
+TRACKING_FLOOR = 0.005  # rad; a smaller error is not worth an abort
 SLEW_RUN = 1.2  # times the way from one bound to the other: a residual that slews longer than that jumps to and fro
 
 _SIZE, _SLEW = int(Limit.SIZE), int(Limit.SLEW)
 
 
 class AbortMonitor:
-    """Watches a residual that acts; each method's text says which threshold was passed and by how much."""
+    """Watches a residual that acts; its text says which threshold was passed and by how much."""
 
     def __init__(self, arm: Arm) -> None:
         self._joints = arm.joints
@@ -31,16 +33,17 @@ class AbortMonitor:
         self._saturated = 0.0
         self._energy = 0.0
         self._slewing = 0.0
+        self._steps = 0
         self._slow = np.zeros(len(self._joints))
 
-    def update(self, residual: FloatArray, fired: int, dt: float) -> str | None:
+    def update(self, residual: FloatArray, fired: int, evidence: Evidence, dt: float) -> str | None:
         """One step with the residual that acts [Nm] and the limits that fired; a reason to switch it off, or None."""
         share = dt / (WINDOW + dt)
         self._saturated += share * (float(fired & _SIZE > 0) - self._saturated)
         self._slewing = self._slewing + dt if fired & _SLEW else 0.0
         scaled = residual * self._scale
         high = scaled - self._slow
-        self._slow += (1.0 - math.exp(-2.0 * math.pi * HIGH_BAND * dt)) * high
+        self._slow += min(1.0, 2.0 * math.pi * HIGH_BAND * dt) * high
         self._energy += share * (float(np.dot(high, high)) - self._energy)
         limits = self._limits
         if self._saturated > limits.abort_saturation:
@@ -52,14 +55,16 @@ class AbortMonitor:
                 f"it oscillates: {100 * math.sqrt(self._energy):.0f} % of its bound above {HIGH_BAND:g} Hz "
                 f"(allowed {100 * limits.abort_oscillation:.0f} %)"
             )
-        return None
+        self._steps += 1
+        return self._tracking(evidence.rms()) if self._steps % TRACKING_EVERY == 0 else None
 
-    def tracking(self, rms: FloatArray) -> str | None:
-        """`rms` of `Evidence`: a reason to switch off where the arm tracks worse than it would without, or None."""
-        worse = rms[0] - self._limits.abort_tracking * rms[1]
-        i = int(worse.argmax())
-        if worse[i] <= 0.0 or rms[0, i] < TRACKING_FLOOR:
+    def _tracking(self, rms: FloatArray) -> str | None:
+        """A reason to switch off where the arm as a whole tracks worse than it would without; `rms` of `Evidence`."""
+        actual, without = (float(np.linalg.norm(row)) for row in rms[:2])
+        if actual < TRACKING_FLOOR or actual <= self._limits.abort_tracking * without:
             return None
+        i = int((rms[0] - rms[1]).argmax())
         return (
-            f"joint '{self._joints[i]}' is {1e3 * rms[0, i]:.1f} mrad off with it, without it would be {1e3 * rms[1, i]:.1f}"
+            f"with it the arm is {1e3 * actual:.1f} mrad off, without it would be {1e3 * without:.1f}; "
+            f"joint '{self._joints[i]}' most of all"
         )

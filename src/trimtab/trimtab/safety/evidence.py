@@ -6,8 +6,6 @@ e + x(applied), and with the whole residual it would be e + x(applied) - x(offer
 had before the residual gets any authority.
 """
 
-import math
-
 import numpy as np
 
 from trimtab.arm import Arm
@@ -17,6 +15,7 @@ from trimtab.typing import FloatArray
 WINDOW = 0.4  # s; time constant of the mean squares that are compared
 FALL = 0.04  # s from full authority to none when the evidence turns
 DOUBTFUL, CLEAR = 0.1, 0.3  # share by which the mean square error must fall for any authority, and for all of it
+SCALE = 1.0 / (CLEAR - DOUBTFUL)
 SMALLEST = 5e-5  # rad; errors below this prove nothing
 INERTIA_EVERY = 10  # steps after which the inverse of M is computed again
 
@@ -65,7 +64,7 @@ class Evidence:
         torques[0], torques[1] = applied, offered
         torques -= slow
         if self._corrector > 0.0:
-            slow += (1.0 - math.exp(-self._corrector * dt)) * torques
+            slow += min(1.0, self._corrector * dt) * torques
         acceleration = torques @ self._inverse_inertia  # rows; M is symmetric
         acceleration -= self._damping * speed
         acceleration -= self._stiffness * moved
@@ -76,16 +75,17 @@ class Evidence:
         errors[0] = error
         np.add(error, moved[0], out=errors[1])
         np.subtract(errors[1], moved[1], out=errors[2])
-        share = dt / (WINDOW + dt)
-        self._squares += share * (errors * errors - self._squares)
+        np.multiply(errors, errors, out=errors)
+        errors -= self._squares
+        errors *= dt / (WINDOW + dt)
+        self._squares += errors
         self._judge(dt)
 
     def _judge(self, dt: float) -> None:
         """Trust rises slowly while the residual would help, and falls fast when it would not."""
         without = self._squares[1] + SMALLEST**2
-        gain = (without - self._squares[2] - SMALLEST**2) / without
-        gain -= DOUBTFUL
-        gain /= CLEAR - DOUBTFUL
+        # Share by which the mean square would fall, from `DOUBTFUL` (0) to `CLEAR` (1).
+        gain = (SCALE * (without - self._squares[2] - SMALLEST**2)) / without - SCALE * DOUBTFUL
         np.minimum(np.maximum(gain, 0.0, out=gain), 1.0, out=gain)
         gain -= self._trust
         np.minimum(np.maximum(gain, -dt / FALL, out=gain), dt * self._rise, out=gain)

@@ -70,7 +70,10 @@ class SafetyFilter:
         self._step = limits.slew * arm.period * arm.torque
         self._negative_step = -self._step
         self._silence = arm.timeouts.command if silence is None else silence
-        self._middle, self._half = 0.5 * (arm.upper + arm.lower), 0.5 * (arm.upper - arm.lower)
+        self._middle = 0.5 * (arm.upper + arm.lower)
+        self._half = 0.5 * (arm.upper - arm.lower)
+        self._inverse_velocity = 1.0 / arm.velocity
+        self._slow = 1.0 - limits.velocity_margin  # share of the speed limit up to which nothing fades
         self._fastest = arm.trips.velocity
         self._tank = EnergyTank(arm)
         self._evidence = evidence or Evidence(arm, body, corrector_bandwidth)
@@ -116,27 +119,29 @@ class SafetyFilter:
 
         authority: 0 computes and judges but adds nothing (shadow); between 0 and 1 a canary's share.
         """
-        before = self._residual
-        self._evidence.update(sample.q, sample.desired.q - sample.q, before, self._offered, sample.dt)
-        self._tank.refill(sample.dt)
+        q, qd, dt = sample.q, sample.qd, sample.dt
+        self._evidence.update(q, sample.desired.q - q, self._residual, self._offered, dt)
+        self._tank.refill(dt)
+        speed = np.abs(qd) * self._inverse_velocity
+        fastest = max(speed.tolist())
         wanted, gate, fired, doubt = self._judge(offer, now)
-        self._offered = wanted
-        if wanted is self._zeros:
-            target = wanted
-        else:
+        self._offered = target = wanted
+        if wanted is not self._zeros:
             trust = self._evidence.trust
             target = wanted * (gate * authority * trust)
-            if authority > 0.0 and trust.min() < 1.0:
+            if authority > 0.0 and min(trust.tolist()) < 1.0:
                 fired |= _EVIDENCE
-            target, near = self._away_from_limits(target, sample.q, sample.qd)
+            target, near = self._away_from_limits(target, q, qd, speed, fastest)
             fired |= near
-        residual, slowed = self._moved_towards(target, sample.qd, fired & _ENERGY)
-        fired |= slowed
-        self._residual = residual
-        acting = residual.any()
-        if doubt is None and acting:
-            doubt = self._aborts.update(residual, fired, sample.dt) or self._aborts.tracking(self._evidence.rms())
-        torque, over = self._within_limits(classical + residual if acting else classical)
+        if target is not self._zeros or self._residual is not self._zeros:
+            self._residual, slowed = self._moved_towards(target, qd, fastest)
+            fired |= slowed
+        residual = self._residual
+        if residual is self._zeros:
+            torque, over = self._within_limits(classical)
+            return Filtered(torque, residual, fired | over, doubt)
+        doubt = doubt or self._aborts.update(residual, fired, self._evidence, dt)
+        torque, over = self._within_limits(classical + residual)
         return Filtered(torque, residual, fired | over, doubt)
 
     def limited(self, classical: FloatArray) -> Filtered:
@@ -145,8 +150,9 @@ class SafetyFilter:
         return Filtered(torque, self._zeros, over, None)
 
     def _within_limits(self, total: FloatArray) -> tuple[FloatArray, int]:
-        torque = np.minimum(np.maximum(total, self._negative_limit), self._limit)
-        return torque, _TORQUE if (torque != total).any() else 0
+        if all((np.abs(total) <= self._limit).tolist()):
+            return total, 0
+        return np.minimum(np.maximum(total, self._negative_limit), self._limit), _TORQUE
 
     def _judge(self, offer: Offer | None, now: float) -> tuple[FloatArray, float, int, str | None]:
         """The offered torque within its size, the share that confidence leaves of it, limits, and a reason for doubt."""
@@ -157,18 +163,18 @@ class SafetyFilter:
         torque, confidence = offer.torque, offer.confidence
         if torque.shape != self._zeros.shape:
             return self._zeros, 0.0, 0, f"it has {torque.size} values for {self._zeros.size} joints"
-        if not math.isfinite(torque.sum()):
-            bad = np.flatnonzero(~np.isfinite(torque))
-            where = f"that of joint '{self._arm.joints[int(bad[0])]}' is {torque[bad[0]]}" if len(bad) else "it is too large"
-            return self._zeros, 0.0, 0, f"it is not finite: {where}"
+        small = all((np.abs(torque) <= self._size).tolist())
+        if not small and not np.isfinite(torque).all():
+            bad = int(np.flatnonzero(~np.isfinite(torque))[0])
+            return self._zeros, 0.0, 0, f"it is not finite: that of joint '{self._arm.joints[bad]}' is {torque[bad]}"
         if not 0.0 <= confidence <= 1.0:
             return self._zeros, 0.0, 0, f"its confidence is {confidence}, not within 0 and 1"
         self._heard = now
-        sized = np.minimum(np.maximum(torque, self._negative_size), self._size)
-        fired = _SIZE if (sized != torque).any() else 0
-        if confidence < 1.0:
-            fired |= _CONFIDENCE
-        return sized, confidence, fired, None
+        fired = _CONFIDENCE if confidence < 1.0 else 0
+        if not small:
+            torque = np.minimum(np.maximum(torque, self._negative_size), self._size)
+            fired |= _SIZE
+        return torque, confidence, fired, None
 
     def _why_missing(self, age: float, now: float) -> str | None:
         """A reason for doubt where the residual has been away for too long, or is of another time."""
@@ -178,43 +184,47 @@ class SafetyFilter:
             return f"no residual for {now - self._heard:.3f} s (allowed {self._silence:g} s)"
         return None
 
-    def _away_from_limits(self, target: FloatArray, q: FloatArray, qd: FloatArray) -> tuple[FloatArray, int]:
-        """Fades out what pushes towards a near position limit, or along a motion that is near its speed limit."""
+    def _away_from_limits(
+        self, target: FloatArray, q: FloatArray, qd: FloatArray, speed: FloatArray, fastest: float
+    ) -> tuple[FloatArray, int]:
+        """Fades out what pushes towards a near position limit, or along a motion that is near its speed limit.
+
+        speed: |qd| as a share of its limit; fastest: the largest of them.
+        """
         limits, fired = self._arm.residual, 0
         offset = q - self._middle
-        room = (self._half - np.abs(offset)) / limits.position_margin
-        if room.min() < 1.0:
-            outwards = target * offset > 0.0
-            faded = np.where(outwards, target * np.clip(room, 0.0, 1.0), target)
+        room = self._half - np.abs(offset)
+        if min(room.tolist()) < limits.position_margin:
+            share = np.clip(room / limits.position_margin, 0.0, 1.0)
+            faded = np.where(target * offset > 0.0, target * share, target)
             fired |= _POSITION if (faded != target).any() else 0
             target = faded
-        spare = (1.0 - np.abs(qd) / self._arm.velocity) / limits.velocity_margin
-        if spare.min() < 1.0:
-            along = target * qd > 0.0
-            faded = np.where(along, target * np.clip(spare, 0.0, 1.0), target)
+        if fastest > self._slow:
+            share = np.clip((1.0 - speed) / limits.velocity_margin, 0.0, 1.0)
+            faded = np.where(target * qd > 0.0, target * share, target)
             fired |= _VELOCITY if (faded != target).any() else 0
             target = faded
         return target, fired
 
-    def _moved_towards(self, target: FloatArray, qd: FloatArray, fired: int) -> tuple[FloatArray, int]:
+    def _moved_towards(self, target: FloatArray, qd: FloatArray, fastest: float) -> tuple[FloatArray, int]:
         """The next residual: towards the target within slew, as far as the tank pays for it."""
-        before = self._residual
-        if target is self._zeros and before is self._zeros:
-            return before, fired
-        if (np.abs(qd) > self._fastest * self._arm.velocity).any():
-            return self._zeros, fired | _VELOCITY  # beyond the trip the reserve does not hold, and the arm is being braked
-        if target is not self._zeros:
+        before, fired = self._residual, 0
+        if fastest > self._fastest:
+            return self._zeros, _VELOCITY  # beyond the trip the reserve does not hold, and the arm is being braked
+        leaving = target is self._zeros
+        if not leaving:
             share = self._tank.scale(before)
             if share < 1.0:
                 target = share * target
-                fired |= _ENERGY
+                fired = _ENERGY
         change = target - before
-        allowed = np.minimum(np.maximum(change, self._negative_step), self._step)
-        if target is not self._zeros and (allowed != change).any():
-            fired |= _SLEW
-        residual = before + allowed
+        if all((np.abs(change) <= self._step).tolist()):
+            residual = target
+        else:
+            residual = before + np.minimum(np.maximum(change, self._negative_step), self._step)
+            fired |= 0 if leaving else _SLEW
         if not self._tank.pay(residual, qd):
             fired |= _ENERGY
             residual = before - np.minimum(np.maximum(before, self._negative_step), self._step)
             self._tank.release(residual, qd)
-        return (residual if residual.any() else self._zeros), fired
+        return (residual if any(residual.tolist()) else self._zeros), fired

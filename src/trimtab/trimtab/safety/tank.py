@@ -48,7 +48,7 @@ class EnergyTank:
 
     def pay(self, residual: FloatArray, qd: FloatArray) -> bool:
         """Takes what one period of this residual [Nm] costs at these speeds [rad/s]; False, and nothing, if it cannot."""
-        power = float(np.maximum(residual * qd, 0.0).sum())
+        power = _injected(residual, qd)
         cost = power * self._period
         if cost + self._kept(residual) > self._level:
             return False
@@ -58,9 +58,14 @@ class EnergyTank:
 
     def release(self, residual: FloatArray, qd: FloatArray) -> None:
         """Pays for a residual on its way to zero, out of the reserve."""
-        self._power = float(np.maximum(residual * qd, 0.0).sum())
+        self._power = _injected(residual, qd)
         self._level -= self._power * self._period
 
     def _kept(self, residual: FloatArray) -> float:
         """Reserve that a residual needs [J]."""
         return float(np.dot(self._reserve, residual * residual))
+
+
+def _injected(residual: FloatArray, qd: FloatArray) -> float:
+    """Sum of the positive joint powers [W]."""
+    return float(sum(power for power in (residual * qd).tolist() if power > 0.0))
