@@ -47,7 +47,7 @@ def test_an_alarm_that_does_not_ring_is_refused(bundle: Bundle) -> None:
     inside = np.array(bundle.manifest.probes[0].x)
     network.require_alarm(inside)
     network.excess = lambda *_: -0.5  # type: ignore[method-assign,assignment]
-    with pytest.raises(BundleRefused, match=r"takes nan for -0\.5 on this machine; install the version"):
+    with pytest.raises(BundleRefused, match=r"takes nan for -0\.5 on this machine; install the version that"):
         network.require_alarm(inside)
 
 
