@@ -203,6 +203,12 @@ def test_a_document_that_unfolds_without_end_is_refused(document: dict[str, Any]
         parse_manifest(text.encode(), FILE)
 
 
+@pytest.mark.parametrize("text", ["\x85", "a\u2028b", "\ufeff", "\x00", "no", "1e3", "2024-01-01", " ", "é", "\U0001f600"])
+def test_odd_texts_read_back_as_written(document: dict[str, Any], text: str) -> None:
+    manifest = replace(parse(document), scores={text: [text]})
+    assert parse_manifest(manifest.text().encode(), FILE) == manifest
+
+
 def test_is_saved_whole_and_loaded(document: dict[str, Any], tmp_path: Path) -> None:
     manifest = parse(document)
     manifest.save(tmp_path)

@@ -121,8 +121,8 @@ class Manifest:
         return text.encode("ascii")
 
     def text(self) -> str:
-        """The manifest as YAML."""
-        return yaml.safe_dump(self.document(), sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
+        """The manifest as YAML, in ASCII: PyYAML reads some characters back as others unless they are escaped."""
+        return yaml.safe_dump(self.document(), sort_keys=False, default_flow_style=None, allow_unicode=False, width=120)
 
     def save(self, folder: Path) -> None:
         """Writes `manifest.yaml`, whole or not at all."""
