@@ -1,4 +1,4 @@
-"""Evidence: a residual earns authority where it helps, joint by joint, and loses it when it stops helping."""
+"""Evidence: a residual earns authority where it helps, and loses it when it stops helping."""
 
 import numpy as np
 import pytest
@@ -54,19 +54,19 @@ def test_a_residual_that_helps_earns_authority_and_helps(arm: Arm, trajectory) -
     assert (log.limits[:50] & Limit.EVIDENCE).all(), "nothing is proven at the start"
 
 
-@pytest.mark.parametrize("factor", [-1.0, -0.3, 5.0])
+@pytest.mark.parametrize("factor", [-1.0, -0.3])
 def test_a_residual_that_harms_earns_next_to_nothing(arm: Arm, trajectory, factor: float) -> None:
     log = run(arm, trajectory, TrueFriction(arm, "worn", factor))
     assert rmse(log) < 1.05 * rmse(run(arm, trajectory))
 
 
-def test_each_joint_is_judged_by_itself(ur5e: Arm) -> None:
-    factor = np.array([1.0, 1.0, -1.0, 1.0, 1.0, 1.0])
+def test_a_residual_that_is_too_strong_is_scaled_down_to_what_helps(ur5e: Arm) -> None:
     trajectory = make_reference("plum", RigidBody(ur5e), 5.0)
-    log = run(ur5e, trajectory, TrueFriction(ur5e, "worn", factor))
-    assert log.residual is not None
-    size = np.sqrt(np.mean(log.residual**2, axis=0)) / ur5e.torque
-    assert size[2] < 0.2 * min(size[0], size[1])
+    right, strong = (run(ur5e, trajectory, TrueFriction(ur5e, "worn", factor)) for factor in (1.0, 2.0))
+    assert right.residual is not None
+    assert strong.residual is not None
+    assert rmse(strong) < 0.8 * rmse(run(ur5e, trajectory))
+    assert np.abs(strong.residual).mean() < 1.4 * np.abs(right.residual).mean()
 
 
 def test_a_residual_that_turns_bad_loses_authority_before_it_does_harm(arm: Arm, trajectory) -> None:
@@ -98,11 +98,9 @@ def test_the_error_without_the_residual_is_estimated_well(ur5e: Arm) -> None:
         applied = np.vstack([np.zeros(6), helped.residual[:-1]])
         for i in range(len(helped.t)):
             evidence.update(helped.q[i], helped.q_des[i] - helped.q[i], applied[i], applied[i], ur5e.period)
-            estimated.append(evidence.rms()[1])
-        truth = np.sqrt(np.mean((alone.q_des - alone.q) ** 2, axis=0))
-        seen = np.sqrt(np.mean(np.square(estimated), axis=0))
-        big = truth > 0.3 * truth.max()
-        np.testing.assert_allclose(seen[big], truth[big], rtol=0.35)
+            estimated.append(evidence.errors().without)
+        truth = np.sqrt(np.mean(np.sum((alone.q_des - alone.q) ** 2, axis=1)))
+        assert np.sqrt(np.mean(np.square(estimated))) == pytest.approx(truth, rel=0.3)
 
 
 def test_small_errors_prove_nothing(ur5e: Arm) -> None:
@@ -110,4 +108,4 @@ def test_small_errors_prove_nothing(ur5e: Arm) -> None:
     for k in range(2000):
         noise = 1e-5 * np.sin(0.1 * k) * np.ones(6)
         evidence.update(ur5e.home, noise, np.zeros(6), 1e-3 * noise * ur5e.torque, ur5e.period)
-    assert evidence.trust.max() < 0.05
+    assert evidence.trust < 0.05

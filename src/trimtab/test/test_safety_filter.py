@@ -100,7 +100,7 @@ class Trusting(Evidence):
     """Believes in everything: what is left is the work of the other limits."""
 
     def update(self, q: FloatArray, error: FloatArray, applied: FloatArray, offered: FloatArray, dt: float) -> None:
-        self._trust = np.ones(self._dof)
+        self.trust = 1.0
 
 
 class Rig:

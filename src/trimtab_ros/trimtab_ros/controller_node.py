@@ -179,7 +179,7 @@ class Controller(ManagedNode):
         fault = self.step.latch.fault
         return {
             "residual": self.values["residual"],
-            "residual_trust": float(self.step.safety.trust.mean()),
+            "residual_trust": self.step.safety.trust,
             "residual_tank_j": self.step.safety.tank_level,
             "residual_limits": ", ".join(f"{name} {count}" for name, count in sorted(fired.items())),
             "residual_for_another_reference": self._mailbox.strangers,

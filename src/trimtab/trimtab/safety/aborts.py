@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from trimtab.arm import Arm
-from trimtab.safety.evidence import Evidence
+from trimtab.safety.evidence import Errors, Evidence
 from trimtab.safety.limits import Limit
 from trimtab.typing import FloatArray
 
@@ -56,15 +56,11 @@ class AbortMonitor:
                 f"(allowed {100 * limits.abort_oscillation:.0f} %)"
             )
         self._steps += 1
-        return self._tracking(evidence.rms()) if self._steps % TRACKING_EVERY == 0 else None
+        return self._tracking(evidence.errors()) if self._steps % TRACKING_EVERY == 0 else None
 
-    def _tracking(self, rms: FloatArray) -> str | None:
-        """A reason to switch off where the arm as a whole tracks worse than it would without; `rms` of `Evidence`."""
-        actual, without = (float(np.linalg.norm(row)) for row in rms[:2])
+    def _tracking(self, errors: Errors) -> str | None:
+        """A reason to switch off where the arm tracks worse than it would without."""
+        actual, without = errors.actual, errors.without
         if actual < TRACKING_FLOOR or actual <= self._limits.abort_tracking * without:
             return None
-        i = int((rms[0] - rms[1]).argmax())
-        return (
-            f"with it the arm is {1e3 * actual:.1f} mrad off, without it would be {1e3 * without:.1f}; "
-            f"joint '{self._joints[i]}' most of all"
-        )
+        return f"with it the arm is {1e3 * actual:.1f} mrad off, without it would be {1e3 * without:.1f}"

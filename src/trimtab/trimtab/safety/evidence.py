@@ -2,9 +2,12 @@
 
 Under the classical controller a torque u moves the joints by x with x'' + 2 d w x' + w^2 x = inverse(M) u, where an
 observer takes away what is slower than its bandwidth. So the error that the classical torque alone would leave is
-e + x(applied), and with the whole residual it would be e + x(applied) - x(offered). Both are estimates, but they can be
-had before the residual gets any authority.
+e + x(applied), and with a share s of the residual it would be e + x(applied) - s x(offered). Both are estimates, but they
+can be had before the residual gets any authority.
 """
+
+import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,13 +18,26 @@ from trimtab.typing import FloatArray
 WINDOW = 0.4  # s; time constant of the mean squares that are compared
 FALL = 0.04  # s from full authority to none when the evidence turns
 DOUBTFUL, CLEAR = 0.1, 0.3  # share by which the mean square error must fall for any authority, and for all of it
-SCALE = 1.0 / (CLEAR - DOUBTFUL)
-SMALLEST = 5e-5  # rad; errors below this prove nothing
+SMALLEST = 1e-4  # rad; errors of the whole arm below this prove nothing
 INERTIA_EVERY = 10  # steps after which the inverse of M is computed again
 
 
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Root mean squares over the window, norm over the joints [rad]."""
+
+    actual: float
+    without: float
+    """Estimate: of the classical torque alone."""
+    with_all: float
+    """Estimate: with the whole residual."""
+
+
 class Evidence:
-    """Trust in a residual, joint by joint, from 0 to 1. Arrays have shape (dof,)."""
+    """Trust in a residual, from 0 to 1: the share of it that would have served the arm best in the last moments.
+
+    The joints are judged together: they are coupled, and a residual that acts on some of them only is another residual.
+    """
 
     def __init__(self, arm: Arm, body: RigidBody, corrector_bandwidth: float = 0.0) -> None:
         """corrector_bandwidth: of the controller's disturbance observer [rad/s]; 0 where it has none."""
@@ -30,30 +46,24 @@ class Evidence:
         self._stiffness = arm.bandwidth**2
         self._corrector = corrector_bandwidth
         self._rise = 1.0 / arm.residual.fade
-        self._shape = (2, arm.dof)
         self._dof = arm.dof
         self.reset()
 
     def reset(self) -> None:
         """Nothing is proven yet."""
-        self._steps = 0
+        shape = (2, self._dof)  # rows: what was applied, what was offered
+        self._torques, self._slow, self._speed, self._moved = (np.zeros(shape) for _ in range(4))
         self._inverse_inertia: FloatArray = np.eye(self._dof)
-        self._slow = np.zeros(self._shape)
-        self._speed = np.zeros(self._shape)
-        self._moved = np.zeros(self._shape)
-        self._squares = np.zeros((3, self._dof))
-        self._torques = np.zeros(self._shape)
-        self._errors = np.zeros((3, self._dof))
-        self._trust = np.zeros(self._dof)
-
-    @property
-    def trust(self) -> FloatArray:
+        self._steps = 0
+        # Means over the window: e e, and with b = e + x(applied), x = x(offered): b b, b x, x x.
+        self._ee = self._bb = self._bx = self._xx = 0.0
+        self.trust = 0.0
         """Authority that the residual has earned, 0 to 1."""
-        return self._trust
 
-    def rms(self) -> FloatArray:
-        """Errors over the window as they are, without the residual, and with all of it; (3, dof) [rad]."""
-        return np.sqrt(self._squares)
+    def errors(self) -> Errors:
+        """The three errors that are compared."""
+        with_all = max(0.0, self._bb - 2.0 * self._bx + self._xx)
+        return Errors(math.sqrt(self._ee), math.sqrt(self._bb), math.sqrt(with_all))
 
     def update(self, q: FloatArray, error: FloatArray, applied: FloatArray, offered: FloatArray, dt: float) -> None:
         """One step: error [rad] now; `applied` and `offered` [Nm] are what was added, and what was wanted, before it."""
@@ -71,22 +81,19 @@ class Evidence:
         acceleration *= dt
         speed += acceleration
         moved += dt * speed
-        errors = self._errors
-        errors[0] = error
-        np.add(error, moved[0], out=errors[1])
-        np.subtract(errors[1], moved[1], out=errors[2])
-        np.multiply(errors, errors, out=errors)
-        errors -= self._squares
-        errors *= dt / (WINDOW + dt)
-        self._squares += errors
-        self._judge(dt)
+        alone, x = error + moved[0], moved[1]
+        share = dt / (WINDOW + dt)
+        self._ee += share * (float(error.dot(error)) - self._ee)
+        self._bb += share * (float(alone.dot(alone)) - self._bb)
+        self._bx += share * (float(alone.dot(x)) - self._bx)
+        self._xx += share * (float(x.dot(x)) - self._xx)
+        change = self._earned() - self.trust
+        self.trust += min(max(change, -dt / FALL), dt * self._rise)
 
-    def _judge(self, dt: float) -> None:
-        """Trust rises slowly while the residual would help, and falls fast when it would not."""
-        without = self._squares[1] + SMALLEST**2
-        # Share by which the mean square would fall, from `DOUBTFUL` (0) to `CLEAR` (1).
-        gain = (SCALE * (without - self._squares[2] - SMALLEST**2)) / without - SCALE * DOUBTFUL
-        np.minimum(np.maximum(gain, 0.0, out=gain), 1.0, out=gain)
-        gain -= self._trust
-        np.minimum(np.maximum(gain, -dt / FALL, out=gain), dt * self._rise, out=gain)
-        self._trust = self._trust + gain
+    def _earned(self) -> float:
+        """The best share of the residual, as far as the error would clearly fall with it."""
+        if self._bx <= 0.0:
+            return 0.0
+        best = min(1.0, self._bx / self._xx)
+        fall = (2.0 * best * self._bx - best * best * self._xx) / (self._bb + SMALLEST**2)
+        return best * min(1.0, max(0.0, (fall - DOUBTFUL) / (CLEAR - DOUBTFUL)))

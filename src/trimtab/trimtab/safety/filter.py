@@ -97,8 +97,8 @@ class SafetyFilter:
         return self._residual
 
     @property
-    def trust(self) -> FloatArray:
-        """Authority that the residual has earned, joint by joint, 0 to 1."""
+    def trust(self) -> float:
+        """Authority that the residual has earned, 0 to 1."""
         return self._evidence.trust
 
     @property
@@ -128,8 +128,8 @@ class SafetyFilter:
         self._offered = target = wanted
         if wanted is not self._zeros:
             trust = self._evidence.trust
-            target = wanted * (gate * authority * trust)
-            if authority > 0.0 and min(trust.tolist()) < 1.0:
+            target = (gate * authority * trust) * wanted
+            if authority > 0.0 and trust < 1.0:
                 fired |= _EVIDENCE
             target, near = self._away_from_limits(target, q, qd, speed, fastest)
             fired |= near
