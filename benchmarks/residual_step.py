@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What one step of the residual runtime costs, held against the bare onnxruntime call inside it."""
+"""What one step of the residual runtime and of the safety filter cost, held against the bare calls inside them."""
 
 import argparse
 import json
@@ -9,12 +9,12 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -24,12 +24,17 @@ from onnx import TensorProto, helper, numpy_helper
 from trimtab.arm import Arm, load_arm
 from trimtab.control import Desired
 from trimtab.control.base import Sample
+from trimtab.dynamics import RigidBody
 from trimtab.errors import TrimtabError
 from trimtab.files import write_whole
-from trimtab.residual.bundle import load_bundle, write_bundle
+from trimtab.names import arm_names
+from trimtab.residual.bundle import Bundle, load_bundle, write_bundle
 from trimtab.residual.manifest import Manifest
+from trimtab.residual.offer import Offer
 from trimtab.residual.parts import Confidence, Input, Probe
 from trimtab.residual.runtime import ResidualModel
+from trimtab.safety import SafetyFilter
+from trimtab.typing import FloatArray
 
 QUANTITIES = ("q_des", "qd_des", "qdd_des")
 LIBRARIES = ("numpy", "onnx", "onnxruntime")
@@ -42,8 +47,11 @@ Makes an MLP with random weights for arms of several joint counts and measures, 
   by hand  the same plus what anybody must do around it: join the reference, normalise, read the torque (no checks, no
            confidence, no joint order)
   offer    `ResidualModel.offer`: all of it, with the range check, the check for finite inputs and the confidence
+  clip     add the residual to the classical torque and clip the sum: the least that anybody must do with it
+  filter   `SafetyFilter.apply`: bounds, slew, energy, limits, evidence and abort thresholds
 
-Short bursts of all three take turns, so that a busy machine disturbs all alike; each number is the median over the
+and the same for the committed bundles, on their own arms. For the made-up arms the filter's mass matrix is a constant.
+Short bursts of all take turns, so that a busy machine disturbs all alike; each number is the median over the
 rounds. The process is pinned to one core where the system allows it."""
 
 EXAMPLES = """\
@@ -57,10 +65,13 @@ examples:
 class Row:
     """One arm's costs [us]."""
 
+    what: str
     joints: int
     bare: float
     by_hand: float
     offer: float
+    clip: float
+    filter: float
 
     @property
     def ratio(self) -> float:
@@ -120,62 +131,110 @@ def make_mlp(sizes: list[int]) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def rivals(arm: Arm, manifest: Manifest, model: bytes, sample: Sample) -> tuple[Callable[[], object], Callable[[], object]]:
+def rivals(bundle: Bundle, sample: Sample) -> tuple[Callable[[], object], Callable[[], object]]:
     """The bare call, and the bare call with normalisation and read-out written by hand."""
+    manifest = bundle.manifest
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    x, residual = np.zeros((1, manifest.width), np.float32), np.zeros((1, arm.dof), np.float32)
+    session = onnxruntime.InferenceSession(bundle.model, options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
-    binding.bind_input("x", "cpu", 0, np.float32, x.shape, x.ctypes.data)
-    binding.bind_output("residual", "cpu", 0, np.float32, residual.shape, residual.ctypes.data)
+    kept = []  # buffers of states and of outputs that nobody reads
+    for tensors, bind in ((session.get_inputs(), binding.bind_input), (session.get_outputs(), binding.bind_output)):
+        for tensor in tensors:
+            kept.append(np.zeros(tensor.shape, np.float32))
+            bind(tensor.name, "cpu", 0, np.float32, kept[-1].shape, kept[-1].ctypes.data)
+    names = [tensor.name for tensor in (*session.get_inputs(), *session.get_outputs())]
+    x, residual = kept[names.index("x")], kept[names.index(manifest.residual)]
     mean, scale = (np.concatenate([getattr(one, name) for one in manifest.inputs]) for name in ("mean", "scale"))
+    known = {"q_des": sample.desired.q, "qd_des": sample.desired.qd, "qdd_des": sample.desired.qdd}
+    columns = [known.get(one.quantity, sample.qd) for one in manifest.inputs]
 
     def bare() -> None:
         session.run_with_iobinding(binding)
 
     def by_hand() -> object:
-        desired = sample.desired
-        x[0] = (np.concatenate((desired.q, desired.qd, desired.qdd)) - mean) / scale
+        x[0] = (np.concatenate(columns) - mean) / scale
         session.run_with_iobinding(binding)
         return residual[0].astype(np.float64)
 
     return bare, by_hand
 
 
-def measure(arm: Arm, hidden: list[int], rounds: int) -> Row:
-    """Medians over interleaved bursts."""
+class ConstantInertia:
+    """Stands for the rigid body of an arm that has none."""
+
+    def __init__(self, arm: Arm) -> None:
+        self._matrix = np.eye(arm.dof)
+
+    def mass_matrix(self, _: FloatArray) -> FloatArray:
+        """The same at every posture."""
+        return self._matrix
+
+
+def made_up(joints: int, hidden: list[int], rounds: int) -> Row:
+    """A random MLP for an arm of so many joints."""
+    arm = arm_with(joints)
     manifest = make_manifest(arm)
-    model = make_mlp([manifest.width, *hidden, arm.dof])
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "mlp" / "1"
-        write_bundle(place, manifest, model)
-        runtime = ResidualModel(load_bundle(place, arm), arm)
-    sample = Sample(arm.home, 0.1 * arm.velocity, Desired(arm.home, 0.1 * arm.velocity, arm.velocity), arm.period)
-    bare, by_hand = rivals(arm, manifest, model, sample)
-    classical, period = np.zeros(arm.dof), arm.period
-    now = 0.0
-    times: dict[str, list[float]] = {"bare": [], "by_hand": [], "offer": []}
+        write_bundle(place, manifest, make_mlp([manifest.width, *hidden, arm.dof]))
+        bundle = load_bundle(place, arm)
+    return measure("random", arm, bundle, cast(RigidBody, ConstantInertia(arm)), rounds)
+
+
+def committed(name: str, rounds: int) -> Row:
+    """An arm's own bundle."""
+    arm = load_arm(name)
+    bundle = load_bundle("mlp", arm)
+    return measure(f"{name} {bundle.manifest.name}/{bundle.manifest.version}", arm, bundle, RigidBody(arm), rounds)
+
+
+def measure(what: str, arm: Arm, bundle: Bundle, body: RigidBody, rounds: int) -> Row:
+    """Medians over interleaved bursts."""
+    runtime = ResidualModel(bundle, arm)
+    speed = 0.1 * arm.velocity
+    sample = Sample(arm.home, speed, Desired(arm.home + 1e-3, speed, arm.velocity), arm.period)
+    bare, by_hand = rivals(bundle, sample)
+    classical, residual = 0.2 * arm.torque, 0.01 * arm.torque
+    safety = SafetyFilter(arm, body, corrector_bandwidth=arm.observer.bandwidth)
+    now = {"offer": 0.0, "filter": 0.0}
+
+    def offer() -> None:
+        now["offer"] += arm.period
+        runtime.offer(sample, classical, now["offer"])
+
+    def clip() -> object:
+        return np.minimum(np.maximum(classical + residual, -arm.torque), arm.torque)
+
+    def apply() -> None:
+        now["filter"] += arm.period
+        safety.apply(classical, Offer(residual, 1.0, now["filter"]), sample, now["filter"])
+
+    calls: dict[str, Callable[[], object]] = {
+        "bare": bare,
+        "by_hand": by_hand,
+        "offer": offer,
+        "clip": clip,
+        "filter": apply,
+    }
+    times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
-        for name, call in (("bare", bare), ("by_hand", by_hand)):
+        for name, call in calls.items():
             start = perf_counter_ns()
             for _ in range(BURST):
                 call()
             times[name].append((perf_counter_ns() - start) / BURST / 1e3)
-        start = perf_counter_ns()
-        for _ in range(BURST):
-            now += period
-            runtime.offer(sample, classical, now)
-        times["offer"].append((perf_counter_ns() - start) / BURST / 1e3)
-    return Row(arm.dof, **{name: statistics.median(values) for name, values in times.items()})
+    return Row(what, arm.dof, **{name: statistics.median(values) for name, values in times.items()})
 
 
 def table(rows: list[Row]) -> str:
     """The result for a terminal."""
-    lines = [f"{'joints':>6} {'bare us':>9} {'by hand us':>11} {'offer us':>9} {'offer/bare':>11} {'offer/by hand':>14}"]
+    wide = max(len(row.what) for row in rows)
+    titles = ("joints", "bare us", "by hand us", "offer us", "offer/bare", "clip us", "filter us")
+    lines = [" " * wide + " " + " ".join(f"{title:>10}" for title in titles)]
     lines += [
-        f"{row.joints:>6} {row.bare:>9.2f} {row.by_hand:>11.2f} {row.offer:>9.2f} {row.ratio:>11.2f} "
-        f"{row.offer / row.by_hand:>14.2f}"
+        f"{row.what:{wide}} {row.joints:>10} {row.bare:>10.2f} {row.by_hand:>10.2f} {row.offer:>10.2f} {row.ratio:>10.2f} "
+        f"{row.clip:>10.2f} {row.filter:>10.2f}"
         for row in rows
     ]
     return "\n".join(lines)
@@ -215,8 +274,11 @@ def run(options: argparse.Namespace) -> int:
     core = pin_to_one_core()
     where = "not pinned to a core: this system cannot" if core is None else f"pinned to core {core}"
     hidden = ", ".join(map(str, options.hidden))
-    print(f"MLP with hidden layers {hidden}, inputs {', '.join(QUANTITIES)}; median of {options.rounds} rounds, {where}\n")
-    rows = [measure(arm_with(joints), options.hidden, options.rounds) for joints in options.joints]
+    print(
+        f"random MLPs: hidden layers {hidden}, inputs {', '.join(QUANTITIES)}; median of {options.rounds} rounds, {where}\n"
+    )
+    rows = [made_up(joints, options.hidden, options.rounds) for joints in options.joints]
+    rows += [committed(name, options.rounds) for name in arm_names()]
     print(table(rows))
     if options.json is not None:
         document = {
@@ -228,16 +290,8 @@ def run(options: argparse.Namespace) -> int:
             "python": platform.python_version(),
             "machine": platform.machine(),
             "libraries": {name: version(name) for name in LIBRARIES},
-            "result": [
-                {
-                    "joints": row.joints,
-                    "bare_us": row.bare,
-                    "by_hand_us": row.by_hand,
-                    "offer_us": row.offer,
-                    "ratio": row.ratio,
-                }
-                for row in rows
-            ],
+            "unit": "us",
+            "result": [{**asdict(row), "offer_over_bare": row.ratio} for row in rows],
         }
         write_whole(options.json, json.dumps(document, indent=2) + "\n")
         print(f"\nwritten to {options.json}")
