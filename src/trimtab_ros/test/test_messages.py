@@ -11,6 +11,7 @@ from trimtab.errors import ReferenceRefused
 from trimtab.joints import JointOrder
 from trimtab.reference import Trajectory
 from trimtab_ros.messages import (
+    classical_array,
     state_arrays,
     state_message,
     to_nanoseconds,
@@ -90,3 +91,14 @@ def test_times_must_increase():
     message.points[1].time_from_start = message.points[0].time_from_start
     with pytest.raises(ReferenceRefused, match="times of a trajectory must increase"):
         to_trajectory(message, ORDER)
+
+
+def test_a_command_tells_how_much_of_it_is_learned_and_drivers_pass_that_over():
+    torque, residual = np.array([1.0, -2.0]), np.array([0.25, 0.5])
+    message = torque_message(to_time(5), ("a", "b"), torque, residual)
+    order = JointOrder(("b", "a"))
+    np.testing.assert_array_equal(torque_array(message, order), [-2.0, 1.0])
+    np.testing.assert_array_equal(classical_array(message, order), [-2.5, 0.75])
+    plain = torque_message(to_time(5), ("a", "b"), torque)
+    assert list(plain.name) == ["a", "b"]
+    np.testing.assert_array_equal(classical_array(plain, order), [-2.0, 1.0])

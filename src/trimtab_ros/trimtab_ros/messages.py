@@ -1,5 +1,7 @@
 """Between messages and the library's arrays; joints are matched by name here and nowhere else."""
 
+from array import array
+
 import numpy as np
 from builtin_interfaces.msg import Duration, Time
 from sensor_msgs.msg import JointState
@@ -53,13 +55,31 @@ def state_message(stamp: int, joints: tuple[str, ...], q: FloatArray, qd: FloatA
     return message
 
 
-def torque_message(stamp: Time, joints: tuple[str, ...], torque: FloatArray) -> JointState:
-    """A torque command, stamped with the state that it answers."""
+RESIDUAL_SUFFIX = "/residual"
+"""Behind a joint's name, in a torque command: how much of that joint's torque is learned."""
+
+
+def torque_message(
+    stamp: Time, joints: tuple[str, ...], torque: FloatArray, residual: FloatArray | None = None
+) -> JointState:
+    """A torque command, stamped with the state that it answers; `residual` is the learned part of it [Nm]."""
     message = JointState()
     message.header.stamp = stamp
     message.name = list(joints)
     message.effort = torque.tolist()
+    if residual is not None:
+        message.name += [joint + RESIDUAL_SUFFIX for joint in joints]
+        message.effort += array("d", residual)
     return message
+
+
+def classical_array(message: JointState, order: JointOrder) -> FloatArray:
+    """A command's torque without its learned part, in the arm's order [Nm]."""
+    torque = torque_array(message, order)
+    parts = dict(zip(message.name, message.effort, strict=True))
+    learned = np.array([parts.get(joint + RESIDUAL_SUFFIX, 0.0) for joint in order.joints], dtype=np.float64)
+    classical: FloatArray = torque - learned
+    return classical
 
 
 CONFIDENCE, LIVE = "confidence", "live"

@@ -19,12 +19,12 @@ from trimtab.residual.runtime import ResidualModel
 from trimtab_ros.diagnostics import OK, WARN, LoopMeter
 from trimtab_ros.managed import ManagedNode, run_node
 from trimtab_ros.messages import (
+    classical_array,
     residual_message,
     start_of,
     state_arrays,
     to_nanoseconds,
     to_trajectory,
-    torque_array,
 )
 from trimtab_ros.parameters import ARM, TRUSTED_KEYS, Parameter
 from trimtab_ros.topics import JOINT_STATES, REFERENCE, RESIDUAL_TORQUE, SWAP_SERVICE, TORQUE_COMMAND
@@ -47,6 +47,7 @@ class Residual(ManagedNode):
         super().__init__("residual")
         self._loading: threading.Thread | None = None
         self._ready: ResidualModel | None = None
+        self._early: JointTrajectory | None = None
 
     def configure(self) -> None:
         """Loads the bundle, checks it against the arm, and warms it up."""
@@ -114,7 +115,7 @@ class Residual(ManagedNode):
 
     def _on_command(self, message: JointState) -> None:
         try:
-            self._baseline = torque_array(message, self._order)
+            self._baseline = classical_array(message, self._order)
         except TrimtabError as error:
             self._problem = f"torque command refused: {error}"
 
@@ -124,8 +125,6 @@ class Residual(ManagedNode):
             return
         if self._ready is not None:
             self._take_up(self._ready)
-        if 0 <= self._stamp < stamp and stamp - self._stamp > 1.5e9 * self._arm.period:
-            self._meter.miss(round((stamp - self._stamp) * 1e-9 * self._arm.rate) - 1)
         self._stamp = stamp
         try:
             q, qd = state_arrays(message, self._order)
@@ -137,6 +136,9 @@ class Residual(ManagedNode):
         self._problem = ""
         now = stamp * 1e-9
         desired = self._follower.at(q, qd, now)
+        if self._early is not None:
+            early, self._early = self._early, None
+            self._on_reference(early)
         if abs(desired.q - q).max() > LOST:
             # The controller was reset, or follows a goal of its action: begin again where the arm is.
             self._follower.reset()
@@ -152,7 +154,10 @@ class Residual(ManagedNode):
         self._meter.tick()
 
     def _on_reference(self, message: JointTrajectory) -> None:
-        if not self.active or self._stamp < 0:
+        if not self.active:
+            return
+        if self._stamp < 0:
+            self._early = message  # the planner saw the arm before we did: it is followed from the first state on
             return
         try:
             if message.points:
@@ -201,6 +206,7 @@ class Residual(ManagedNode):
         self._model.reset()
         self._follower.reset()
         self._stamp = -1
+        self._early = None
 
 
 def main() -> int:
