@@ -2,21 +2,26 @@
 ARM ?= ur5e
 PLANT ?= worn
 REFERENCE ?= plum
+MODEL ?= mlp
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := src/trimtab src/trimtab_ros
+TRAINING := src/trimtab_training
 
-.PHONY: demo test setup clean
+.PHONY: demo test train setup setup-training clean
 
-demo: setup  ## an arm in simulation, classical controllers side by side; ARM=ur5e|wam|open_manipulator_x|so101
-	$(BIN)/trimtab run --arm $(ARM) --plant $(PLANT) --reference $(REFERENCE) \
+demo: setup  ## an arm in simulation, with and without the learned residual; ARM=ur5e|wam|open_manipulator_x|so101
+	$(BIN)/trimtab run --arm $(ARM) --plant $(PLANT) --reference $(REFERENCE) --residual $(MODEL) \
 		--compare pd,computed_torque,friction,observer,adaptive,friction+adaptive+observer
 
-test: setup  ## ruff, mypy, pytest
+train: setup-training  ## trains the arm's residual model anew; ARM as above
+	$(BIN)/trimtab train --arm $(ARM) --replace
+
+test: setup-training  ## ruff, mypy, pytest
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(foreach package,$(PACKAGES),$(package)/$(notdir $(package))) benchmarks launch
+	$(BIN)/mypy $(foreach package,$(PACKAGES) $(TRAINING),$(package)/$(notdir $(package))) benchmarks launch
 	$(BIN)/python -m pytest
 
 setup: $(VENV)/.ready
@@ -26,6 +31,14 @@ $(VENV)/.ready: constraints.txt requirements.txt requirements-ros-wheels.txt req
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
 		-r requirements.txt -r requirements-ros-wheels.txt -r requirements-test.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(addprefix -e ,$(PACKAGES))
+	touch $@
+
+setup-training: $(VENV)/.training
+
+# A mark of its own: torch is large, and only training and its tests need it.
+$(VENV)/.training: $(VENV)/.ready requirements-training.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-training.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e $(TRAINING)
 	touch $@
 
 clean:  ## removes what setup, builds and runs made

@@ -44,6 +44,7 @@ setup(
         "cryptography>=40",
         "fsspec",
     ],
+    extras_require={"training": ["trimtab_training"]},
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{PACKAGE}"]),
         (f"share/{PACKAGE}", ["package.xml"]),

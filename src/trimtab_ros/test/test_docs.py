@@ -272,8 +272,8 @@ def test_options_exist(document: Path) -> None:
 
 @by_document
 def test_workspace_files_named_in_documents_exist(document: Path) -> None:
-    packages = [WORKSPACE / "src" / name for name in ("trimtab", "trimtab_ros")]
-    roots = (WORKSPACE, *packages, packages[0] / "trimtab", document.parent)
+    packages = [WORKSPACE / "src" / name for name in ("trimtab", "trimtab_ros", "trimtab_training")]
+    roots = (WORKSPACE, *packages, packages[0] / "trimtab", packages[2] / "trimtab_training", document.parent)
     for name in re.findall(r"`([\w/.]+\.(?:py|txt|sh))`", document.read_text(encoding="utf-8")):
         assert any((root / name).is_file() for root in roots), f"{document.name} names {name}"
 

@@ -92,8 +92,8 @@ def imports_of(file: Path) -> set[str]:
     return names
 
 
-def test_there_are_two_packages() -> None:
-    assert [package.name for package in PACKAGES] == ["trimtab", "trimtab_ros"]
+def test_there_are_three_packages() -> None:
+    assert [package.name for package in PACKAGES] == ["trimtab", "trimtab_ros", "trimtab_training"]
 
 
 @by_package
@@ -188,7 +188,14 @@ def test_ros_imports_are_declared() -> None:
     "file", sorted((WORKSPACE / "src" / "trimtab" / "trimtab").rglob("*.py")), ids=lambda file: file.stem
 )
 def test_the_library_does_not_know_the_nodes(file: Path) -> None:
-    assert "trimtab_ros" not in imports_of(file)
+    assert not {"trimtab_ros", "trimtab_training", "torch"} & imports_of(file)
+
+
+@pytest.mark.parametrize(
+    "file", sorted((WORKSPACE / "src" / "trimtab_ros" / "trimtab_ros").rglob("*.py")), ids=lambda file: file.stem
+)
+def test_the_nodes_do_not_know_the_training(file: Path) -> None:
+    assert not {"trimtab_training", "torch"} & imports_of(file)
 
 
 @pytest.mark.parametrize("file", sorted((WORKSPACE / "launch").glob("*.py")), ids=lambda file: file.name)
@@ -235,7 +242,7 @@ def test_what_a_package_requires_is_in_the_requirement_files(package: Path) -> N
 # colcon
 
 
-def test_colcon_sees_two_ros_packages() -> None:
+def test_colcon_sees_the_ros_packages() -> None:
     colcon = shutil.which("colcon")
     if colcon is None:
         pytest.skip("colcon is not installed")
