@@ -11,9 +11,12 @@ from rcl_interfaces.srv import SetParameters
 from std_srvs.srv import Trigger
 
 from trimtab.arm import load_arm
+from trimtab.plant import load_gap
+from trimtab.simulate import identify_friction
 from trimtab_ros.messages import (
     CONFIDENCE,
     LIVE,
+    classical_array,
     residual_offer,
     state_arrays,
     state_message,
@@ -251,6 +254,37 @@ def test_killed_while_moving_the_arm_tracks_on_and_the_residual_returns_only_aft
     graph.statuses.clear()
     graph.until_status("controller", "following")
     assert graph.children["controller"].poll() is None
+
+
+def test_killed_at_work_its_torque_begins_to_fade_within_two_periods(graph, tmp_path):
+    """The committed model on the stack that it was trained for; everything is judged by stamps, so no clock matters."""
+    worn = load_gap("worn", ARM)
+    identify_friction(ARM, worn).save(tmp_path / "friction.yaml", ARM.name, "a sweep on worn")
+    offers, learned, order = [], [], ARM.order()
+    graph.listen(RESIDUAL_TORQUE, lambda m: offers.append(to_nanoseconds(m.header.stamp)))
+
+    def on_command(message):
+        part = torque_array(message, order) - classical_array(message, order)
+        learned.append((to_nanoseconds(message.header.stamp), np.abs(part).max()))
+
+    graph.listen(TORQUE_COMMAND, on_command)
+    given = {"arm": "so101", "plant": "worn", "controller": "friction+adaptive+observer", "duration": "8.0", "repeat": "0"}
+    given |= {"friction_file": str(tmp_path / "friction.yaml"), "residual": "on", **PATIENT}
+    graph.start_plan(**given)
+    graph.until(lambda: sum(size > 1e-3 for _, size in learned[-50:]) > 40, "the residual at work")
+    graph.kill("residual")
+    last = max(offers)
+    graph.until_status("controller", "residual off: residual: no residual for")
+    last = max([last, *offers])
+    period = round(ARM.period * 1e9)
+    size = 0.0
+    slewed = ARM.residual.slew * ARM.period * ARM.torque.max()
+    for stamp, now in sorted(learned):
+        if stamp > last + 3 * period and size > 0.0:
+            assert now <= max(0.0, size - 0.5 * slewed) or now == 0.0, "it shrinks from step to step"
+        size = now
+    assert size == 0.0
+    assert "hold" not in graph.output("controller")
 
 
 def test_a_stopped_residual_process_is_noticed_too(graph, bundle):
