@@ -9,7 +9,7 @@ from trimtab.plant import load_gap
 from trimtab.reference import make_reference
 from trimtab.residual.offer import Offer
 from trimtab.safety import Limit
-from trimtab.safety.evidence import Evidence
+from trimtab.safety.evidence import FALL, Evidence
 from trimtab.simulate import simulate
 from trimtab.typing import FloatArray
 
@@ -109,3 +109,30 @@ def test_small_errors_prove_nothing(ur5e: Arm) -> None:
         noise = 1e-5 * np.sin(0.1 * k) * np.ones(6)
         evidence.update(ur5e.home, noise, np.zeros(6), 1e-3 * noise * ur5e.torque, ur5e.period)
     assert evidence.trust < 0.05
+
+
+def steady(arm: Arm, evidence: Evidence, error: float, applied: float, offered: float, seconds: float) -> list[float]:
+    """Trust from step to step, with an error [rad] and with torques that would move all joints by so much [rad]."""
+    stiffness = RigidBody(arm).mass_matrix(arm.home) * arm.bandwidth**2
+    ones = np.ones(arm.dof)
+    rows = []
+    for _ in range(round(seconds * arm.rate)):
+        evidence.update(arm.home, error * ones, stiffness @ (applied * ones), stiffness @ (offered * ones), arm.period)
+        rows.append(evidence.trust)
+    return rows
+
+
+def test_a_doubt_takes_trust_away_as_fast_as_evidence_that_turns(ur5e: Arm) -> None:
+    evidence = Evidence(ur5e, RigidBody(ur5e))
+    assert steady(ur5e, evidence, 0.01, 0.0, 0.01, 3.0)[-1] == pytest.approx(1.0)
+    evidence.doubt(0.25 * FALL)
+    assert evidence.trust == pytest.approx(0.75)
+    evidence.doubt(1.0)
+    assert evidence.trust == 0.0
+
+
+def test_what_has_done_harm_earns_nothing_however_good_it_looks(ur5e: Arm) -> None:
+    """Most of the error comes from what was applied; what is offered now would help against the rest."""
+    harmed, spared = (Evidence(ur5e, RigidBody(ur5e)) for _ in range(2))
+    assert steady(ur5e, harmed, 0.01, -0.009, 0.001, 4.0)[-1] == 0.0
+    assert steady(ur5e, spared, 0.001, 0.0, 0.001, 4.0)[-1] > 0.9

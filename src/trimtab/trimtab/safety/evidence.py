@@ -90,10 +90,14 @@ class Evidence:
         change = self._earned() - self.trust
         self.trust += min(max(change, -dt / FALL), dt * self._rise)
 
+    def doubt(self, dt: float) -> None:
+        """A step in which the residual asked for more than it may: trust falls as if the evidence had turned."""
+        self.trust = max(0.0, self.trust - dt / FALL)
+
     def _earned(self) -> float:
         """The best share of the residual, as far as the error would clearly fall with it."""
-        if self._bx <= 0.0:
-            return 0.0
+        if self._bx <= 0.0 or self._ee > self._bb + SMALLEST**2:
+            return 0.0  # it would not help, or what was let in of it has done harm
         best = min(1.0, self._bx / self._xx)
         fall = (2.0 * best * self._bx - best * best * self._xx) / (self._bb + SMALLEST**2)
         return best * min(1.0, max(0.0, (fall - DOUBTFUL) / (CLEAR - DOUBTFUL)))

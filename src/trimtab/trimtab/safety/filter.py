@@ -136,6 +136,8 @@ class SafetyFilter:
         if target is not self._zeros or self._residual is not self._zeros:
             self._residual, slowed = self._moved_towards(target, qd, fastest)
             fired |= slowed
+            if slowed & _SLEW:
+                self._evidence.doubt(dt)  # what jumps has changed its mind: its past proves little
         residual = self._residual
         if residual is self._zeros:
             torque, over = self._within_limits(classical)
