@@ -26,7 +26,7 @@ setup(
     description="Classical control with bounded learned residuals for robot arms: the pure library",
     license="Apache-2.0",
     packages=find_packages(exclude=["test"]),
-    package_data={PACKAGE: ["py.typed", "report/*.html"]},
+    package_data={PACKAGE: ["py.typed", "report/*.html", "report/*.css"]},
     python_requires=">=3.11",
     install_requires=[
         "numpy",

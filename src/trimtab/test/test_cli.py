@@ -17,8 +17,8 @@ from trimtab import bag
 from trimtab import simulate as simulation
 from trimtab.arm import Arm, load_arm
 from trimtab.bag import read_log, write_log
+from trimtab.cli import folder, run
 from trimtab.cli import main as cli
-from trimtab.cli import run
 from trimtab.cli.main import main
 from trimtab.control.friction import FrictionModel, load_friction
 from trimtab.dynamics import RigidBody
@@ -93,8 +93,8 @@ def test_a_given_friction_model_is_used(here: Path, capsys: pytest.CaptureFixtur
 
 def test_the_default_folder_names_what_was_run(here: Path) -> None:
     assert main(quick()) == 0
-    (folder,) = Path("runs").iterdir()
-    assert folder.name.endswith("-ur5e-nominal-reach")
+    (made,) = Path("runs").iterdir()
+    assert made.name.endswith("-ur5e-nominal-reach")
 
 
 def test_two_runs_within_a_second_do_not_share_a_folder(here: Path, monkeypatch: pytest.MonkeyPatch, arm: Arm) -> None:
@@ -106,7 +106,7 @@ def test_two_runs_within_a_second_do_not_share_a_folder(here: Path, monkeypatch:
         def now(zone: tzinfo) -> datetime:
             return datetime(2025, 1, 2, 3, 4, 5, tzinfo=zone)
 
-    monkeypatch.setattr(run, "datetime", Clock)
+    monkeypatch.setattr(folder, "datetime", Clock)
     first, second = run.claim(None, setup), run.claim(None, setup)
     assert (first.name, second.name) == ("20250102-030405-ur5e-nominal-reach", "20250102-030405-ur5e-nominal-reach-2")
 

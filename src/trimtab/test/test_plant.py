@@ -19,6 +19,7 @@ from trimtab.names import plant_names
 from trimtab.plant import Plant, PlantGap, load_gap
 from trimtab.plant.gap import Friction, Thermal
 from trimtab.plant.model import PLAY_SUFFIX
+from trimtab.plant.simulator import PAYLOAD_RADIUS
 from trimtab.share import share_directory
 from trimtab.typing import FloatArray
 
@@ -446,3 +447,81 @@ def test_a_broken_plant_is_refused_by_file_and_field(case: str, so101: Arm, tmp_
 def test_an_unknown_plant_is_refused_with_the_known_ones(so101: Arm) -> None:
     with pytest.raises(ConfigError, match="unknown plant 'rusty'; known: field, hot, nominal, payload, worn"):
         load_gap("rusty", so101)
+
+
+# --- changes while it moves ---------------------------------------------------------------------------------------------
+
+
+def test_a_payload_taken_in_mid_motion_is_at_the_tool_and_can_be_dropped(
+    arm: Arm, body: RigidBody, gap_of: Gap, random_states: Callable[[Arm, int], list]
+) -> None:
+    """MuJoCo's plant against pinocchio with the same ball at the tool frame."""
+    mass = 0.4 * arm.rated_payload
+    plant = Plant(arm, gap_of(arm))
+    plant.data.qvel[:] = 0.1
+    before = plant.data.qpos.copy(), plant.data.qvel.copy()
+    plant.load(mass)
+    assert (plant.data.qpos.tolist(), plant.data.qvel.tolist()) == (before[0].tolist(), before[1].tolist())
+    model = body.model.copy()
+    frame = model.frames[model.getFrameId(arm.tool_frame)]
+    ball = pin.Inertia(mass, np.zeros(3), 0.4 * mass * PAYLOAD_RADIUS**2 * np.eye(3))
+    model.inertias[frame.parentJoint] = model.inertias[frame.parentJoint] + frame.placement.act(ball)
+    data = model.createData()
+
+    def agrees(q: FloatArray, qd: FloatArray, qdd: FloatArray, torque: FloatArray) -> bool:
+        plant.data.qpos[:], plant.data.qvel[:], plant.data.qacc[:] = q, qd, qdd
+        mujoco.mj_inverse(plant.model, plant.data)
+        return bool(np.abs(plant.data.qfrc_inverse - torque).max() < 1e-6 * np.abs(torque).max())
+
+    states = random_states(arm, 5)
+    assert all(agrees(*state, pin.rnea(model, data, *state)) for state in states)
+    plant.load(-mass)
+    assert all(agrees(*state, body.inverse_dynamics(*state)) for state in states)
+
+
+def test_a_push_from_outside_acts_like_a_torque(arm: Arm, gap_of: Gap, weightless: Weightless) -> None:
+    pushed, driven = (weightless(arm, gap_of(arm)) for _ in range(2))
+    pushed.push = 0.05 * arm.torque
+    pushed.step(np.zeros(arm.dof))
+    driven.step(0.05 * arm.torque)
+    np.testing.assert_allclose(pushed.measure()[1], driven.measure()[1], rtol=1e-9)
+
+
+def test_weak_motors_give_their_share(arm: Arm, gap_of: Gap, weightless: Weightless) -> None:
+    weak, well = (weightless(arm, gap_of(arm)) for _ in range(2))
+    weak.strength = 0.8
+    weak.step(0.05 * arm.torque)
+    well.step(0.04 * arm.torque)
+    np.testing.assert_allclose(weak.measure()[1], well.measure()[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.01])
+def test_a_delay_can_grow_in_mid_motion(delay: float, so101: Arm, gap_of: Gap, weightless: Weightless) -> None:
+    grown = weightless(so101, gap_of(so101, delay=delay))
+    grown.lengthen_delay(0.02)
+    longer = weightless(so101, gap_of(so101, delay=delay + 0.02))
+    for i in range(30):
+        for plant in (grown, longer):
+            plant.step(0.1 * so101.torque * np.sin(0.3 * i))
+    assert grown.measure()[0].tolist() == longer.measure()[0].tolist()
+
+
+def test_friction_of_one_joint_can_grow_and_a_joint_can_jam(arm: Arm, gap_of: Gap, weightless: Weightless) -> None:
+    last = arm.dof - 1
+    friction = friction_of(arm, viscous=0.1)
+    rows = []
+    for factor in (1.0, 3.0):
+        plant = weightless(arm, gap_of(arm, friction=friction))
+        plant.scale_friction(last, factor)
+        plant.data.qvel[last] = 0.5 * arm.velocity[last]
+        torque = factor * (friction.coulomb[last] + friction.viscous[last] * 0.5 * arm.velocity[last])
+        for _ in range(round(0.5 * arm.rate)):
+            plant.step(torque * unit(arm, last))
+        rows.append(plant.measure()[1][last])
+    assert rows[1] == pytest.approx(rows[0], rel=0.02)
+    for gap in (gap_of(arm, friction=friction), gap_of(arm)):
+        plant = weightless(arm, gap)
+        plant.jam(last)
+        for _ in range(round(0.2 * arm.rate)):
+            plant.step(arm.torque * unit(arm, last))
+        assert abs(plant.measure()[0][last] - arm.home[last]) < 1e-3

@@ -44,3 +44,7 @@ class RunLog:
     """Bits of `Limit` that fired, (n,) of int; None for a run without a residual."""
     faults: tuple[Fault, ...] = ()
     """All that latched, each worse than the one before."""
+    levels: np.ndarray | None = None
+    """Level of the fault ladder after each step, (n,) of int; None where nobody recorded it."""
+    trust: FloatArray | None = None
+    """Authority that the residual has earned, (n,), 0 to 1; None for a run without a residual."""

@@ -73,7 +73,8 @@ def simulate(
     q, qd, q_link, q_des, qd_des = (np.empty((count, arm.dof)) for _ in range(5))
     torque = np.full((count, arm.dof), np.nan)
     added = np.zeros((count, arm.dof))
-    limits = np.zeros(count, dtype=np.int64)
+    limits, levels = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    trust = np.zeros(count)
     damp = Damp(arm, body)
     report_every = max(1, count // 100)
     told = 0
@@ -96,7 +97,7 @@ def simulate(
         q_link[i] = plant.link_position
         wanted = trajectory.at(t[i]) if state is None else result.desired
         q_des[i], qd_des[i] = wanted.q, wanted.qd
-        limits[i] = result.limits
+        limits[i], levels[i], trust[i] = result.limits, result.level, safety.trust
         sent = result.torque if silent < STALE_PERIODS else None
         if sent is not None:
             torque[i] = sent
@@ -128,6 +129,8 @@ def simulate(
         residual=None if residual is None else added,
         limits=None if residual is None else limits,
         faults=tuple(step.latch.history),
+        levels=levels,
+        trust=None if residual is None else trust,
     )
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 
-from trimtab.cli import arms, doctor, fit, models, run
+from trimtab.cli import arms, doctor, faults, fit, models, run
 from trimtab.cli.parser import CommandParser
 from trimtab.errors import TrimtabError
 
@@ -31,6 +31,7 @@ examples:
   trimtab fit friction runs/sweep/bags/pd --arm ur5e    identify friction from that bag
   trimtab arms                                          the arms that are known
   trimtab models list                                   the learned models that are installed
+  trimtab faults --arm so101                            what a model that goes wrong can do: nothing bad
   trimtab doctor                                        what this machine has and lacks
 
 Each command has its own --help. Exit codes: 0 all well, 1 ran but with a fault, 2 refused, 130 interrupted."""
@@ -40,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser with all built-in and installed subcommands."""
     parser = CommandParser(prog="trimtab", description=DESCRIPTION, epilog=EXAMPLES)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (run, fit, models, arms, doctor):
+    for module in (run, fit, faults, models, arms, doctor):
         module.register(subparsers)
     for entry in sorted(entry_points(group=GROUP), key=lambda found: found.name):
         try:

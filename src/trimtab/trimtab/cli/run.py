@@ -2,11 +2,10 @@
 
 import argparse
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trimtab.cli.folder import claim_folder
 from trimtab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -182,14 +181,7 @@ def _residual(arguments: argparse.Namespace, setup: Setup) -> "ResidualModel":
 
 def claim(out: Path | None, setup: Setup) -> Path:
     """Makes the run's folder; refuses one that holds something."""
-    if out is None:
-        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{setup.arm.name}-{setup.gap.name}-{setup.reference}"
-        ways = (Path("runs") / (name if i == 1 else f"{name}-{i}") for i in count(1))
-        out = next(folder for folder in ways if not folder.exists())
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"--out {out} is not an empty folder, and results are never overwritten; give another")
-    out.mkdir(parents=True, exist_ok=True)
-    return out
+    return claim_folder(out, f"{setup.arm.name}-{setup.gap.name}-{setup.reference}")
 
 
 def simulate_all(setup: Setup, folder: Path) -> tuple[list["RunLog"], list["Score"]]:

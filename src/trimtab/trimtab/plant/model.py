@@ -48,7 +48,7 @@ def _make_joint(joint: mujoco.MjsJoint, i: int, arm: Arm, gap: PlantGap, timeste
         damping.flat[0] = gap.friction.viscous[i]
         joint.damping = damping
         joint.frictionloss = gap.friction.breakaway[i]
-        joint.solref_friction = _stiff(timestep)
+        joint.solref_friction = stiff(timestep)
         joint.solimp_friction = HARD
     if gap.backlash > 0.0:
         # A second hinge on the same axis that can turn only as far as the play; the rotor inertia sits before it.
@@ -57,11 +57,11 @@ def _make_joint(joint: mujoco.MjsJoint, i: int, arm: Arm, gap: PlantGap, timeste
         )
         play.limited = mujoco.mjtLimited.mjLIMITED_TRUE
         play.range = [-gap.backlash / 2.0, gap.backlash / 2.0]
-        play.solref_limit = _stiff(timestep)
+        play.solref_limit = stiff(timestep)
         play.solimp_limit = HARD
 
 
-def _stiff(timestep: float) -> list[float]:
+def stiff(timestep: float) -> list[float]:
     """The hardest constraint that the time step carries: with MuJoCo's default, play and stiction would act as springs."""
     return [2.0 * timestep, 1.0]
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 import mujoco
 import numpy as np
@@ -9,11 +10,13 @@ import numpy as np
 from trimtab.arm import Arm
 from trimtab.dynamics import RigidBody
 from trimtab.errors import ConfigError
-from trimtab.plant.gap import PlantGap
-from trimtab.plant.model import PLAY_SUFFIX, build_model
+from trimtab.plant.gap import Friction, PlantGap
+from trimtab.plant.model import HARD, PLAY_SUFFIX, build_model, stiff
 from trimtab.typing import FloatArray
 
 PHYSICS_RATE = 1000.0  # Hz, the least; rounded up to a multiple of the control rate
+PAYLOAD_RADIUS = 0.02  # m; of the ball that `load` adds
+JAMMED = 10.0  # friction of a jammed joint, in torque limits
 
 
 class Plant:
@@ -37,6 +40,10 @@ class Plant:
         self._dofs = self._addresses(self.model.jnt_dofadr, arm.joints)
         play = [name + PLAY_SUFFIX for name in arm.joints] if gap.backlash > 0.0 else []
         self._play = self._addresses(self.model.jnt_qposadr, play)
+        self.strength = 1.0
+        """Share of the commanded torque that the motors still make; below 1 for weak ones."""
+        self.push: FloatArray | None = None
+        """Torque from outside on each joint, shape (dof,) [Nm]; None where nobody pushes."""
         self._believed = None if arm.actuator.stack_owns_gravity else RigidBody(arm)
         self.reset(arm.home)
 
@@ -83,7 +90,7 @@ class Plant:
         """Applies a torque command [Nm] for one control period."""
         drive = self._drive(torque)
         gap, data = self.gap, self.data
-        if gap.friction is None and not self._line and not gap.ripple.any():
+        if gap.friction is None and not self._line and not gap.ripple.any() and self.push is None:
             data.qfrc_applied[self._dofs] = drive
             mujoco.mj_step(self.model, data, self.substeps)
             return
@@ -92,10 +99,48 @@ class Plant:
             applied = self._line.popleft()
             if gap.ripple.any():
                 applied = applied + gap.ripple * np.sin(gap.ripple_cycles * data.qpos[self._qpos])
+            if self.push is not None:
+                applied = applied + self.push
             data.qfrc_applied[self._dofs] = applied
             if gap.friction is not None:
                 self._set_stribeck()
             mujoco.mj_step(self.model, data)
+
+    def lengthen_delay(self, extra: float) -> None:
+        """From now on a command takes longer to become torque, by `extra` [s]; meanwhile the oldest one stays."""
+        waiting = self._line[0] if self._line else self.data.qfrc_applied[self._dofs].copy()
+        self._line.extendleft([waiting] * round(extra / self.timestep))
+
+    def scale_friction(self, joint: int, factor: float) -> None:
+        """One joint's dry and viscous friction becomes `factor` times what it is; where the plant has none, nothing does."""
+        friction = self.gap.friction
+        if friction is None:
+            return
+        scale = np.ones(self.arm.dof)
+        scale[joint] = factor
+        self.model.dof_damping[self._dofs[joint]] *= factor
+        dry = {"coulomb": friction.coulomb * scale, "breakaway": friction.breakaway * scale}
+        self.gap = replace(self.gap, friction=replace(friction, viscous=friction.viscous * scale, **dry))
+
+    def jam(self, joint: int) -> None:
+        """One joint's dry friction becomes more than its motor and the arm's weight can overcome."""
+        zeros = np.zeros(self.arm.dof)
+        friction = self.gap.friction or Friction(zeros, zeros, self.arm.velocity, zeros)
+        coulomb, breakaway = friction.coulomb.copy(), friction.breakaway.copy()
+        coulomb[joint] = breakaway[joint] = JAMMED * self.arm.torque[joint]
+        self.model.dof_solref[self._dofs[joint]] = stiff(self.timestep)
+        self.model.dof_solimp[self._dofs[joint]] = HARD
+        self.gap = replace(self.gap, friction=replace(friction, coulomb=coulomb, breakaway=breakaway))
+
+    def load(self, mass: float) -> None:
+        """Adds a compact payload to the tool, [kg]; a negative mass takes it away."""
+        model, body = self.model, self.model.body(self.arm.tool_frame).id
+        if model.body_mass[body] == 0.0:  # a bare frame: what it has for a centre of mass means nothing
+            model.body_ipos[body], model.body_iquat[body] = 0.0, (1.0, 0.0, 0.0, 0.0)
+        model.body_mass[body] += mass
+        model.body_inertia[body] += mass * PAYLOAD_RADIUS**2 * 0.4
+        # MuJoCo keeps masses of whole branches; it makes them anew on data that is not ours, which it overwrites.
+        mujoco.mj_setConst(model, mujoco.MjData(model))
 
     def _drive(self, command: FloatArray) -> FloatArray:
         """What the motors make of a command: the robot's own gravity torque, the drive's limit, the warm motor's loss."""
@@ -107,7 +152,7 @@ class Plant:
         if thermal is not None:
             load = (torque / self.arm.torque) ** 2
             self._heat += (thermal.rise * load - self._heat) * self.arm.period / thermal.time_constant
-        return self._fade(torque)
+        return self._fade(torque) * self.strength
 
     def _fade(self, torque: FloatArray) -> FloatArray:
         """What a warm motor makes of a torque [Nm]."""

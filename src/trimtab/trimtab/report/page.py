@@ -53,8 +53,8 @@ def write_report(
         done(1)
     drawn = _pictures(folder, arm, gap, _shown(logs, scores), done) if pictures else ""
     write_whole(folder / SCORES, json.dumps({**_facts(arm, logs), "scores": [s.as_dict() for s in scores]}, indent=2) + "\n")
-    template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-    page = template.substitute(
+    page = fill_template(
+        "page.html",
         title=html.escape(f"{arm.name} on plant {logs[0].plant}, reference {logs[0].reference}"),
         run=_run(arm, logs),
         notes=_notes(notes),
@@ -69,6 +69,13 @@ def write_report(
     file = folder / PAGE
     write_whole(file, page)
     return file
+
+
+def fill_template(name: str, **parts: str) -> str:
+    """A page made of one of the templates beside this file, with the style that all pages share."""
+    here = Path(__file__)
+    template = Template(here.with_name(name).read_text(encoding="utf-8"))
+    return template.substitute(style=here.with_name("style.css").read_text(encoding="utf-8").rstrip(), **parts)
 
 
 Draw = Callable[[Arm, RigidBody, list[RunLog]], bytes]

@@ -40,6 +40,8 @@ class Table:
     """Title and unit of each column; the unit may be empty."""
     rows: tuple[tuple[Cell, ...], ...]
     footnotes: tuple[str, ...] = ()
+    words: tuple[int, ...] = ()
+    """Columns beside the first that hold words instead of numbers."""
 
 
 COMPARISON: tuple[Column[Score], ...] = (
@@ -136,10 +138,13 @@ def as_text(table: Table) -> str:
     # A mark has a column of its own behind the digits: numbers stay aligned.
     lines = [[line[0], *(text if text.endswith(BEST) else text + " " for text in line[1:])] for line in lines]
     widths = [max(len(line[i]) for line in lines) for i in range(len(stacks))]
-    text = [
-        " ".join([line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))])
-        for line in lines
-    ]
+    left = {0, *table.words}
+
+    def set_line(line: list[str]) -> str:
+        cells = enumerate(zip(line, widths, strict=True))
+        return " ".join(cell.ljust(width) if i in left else cell.rjust(width) for i, (cell, width) in cells)
+
+    text = [set_line(line) for line in lines]
     text.insert(height, "-" * (len(text[0]) - 1))
     return "\n".join([*(line.rstrip() for line in text), *table.footnotes])
 
@@ -152,7 +157,10 @@ def as_html(table: Table) -> str:
     )
     body = "".join(
         f'<tr><th scope="row">{html.escape(row[0].text)}</th>'
-        + "".join(f"<td{' class=best' if cell.best else ''}>{html.escape(cell.text)}</td>" for cell in row[1:])
+        + "".join(
+            f"<td{' class=words' if i in table.words else ' class=best' if cell.best else ''}>{html.escape(cell.text)}</td>"
+            for i, cell in enumerate(row[1:], 1)
+        )
         + "</tr>\n"
         for row in table.rows
     )
