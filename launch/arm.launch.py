@@ -17,7 +17,7 @@ atexit.register(shutil.rmtree, PARAMETERS, ignore_errors=True)
 
 
 def node_action(process: Process) -> Node:
-    """A process of the plan as a launch action; when a node ends, everything ends."""
+    """A process of the plan as a launch action; when an essential node ends, everything ends."""
     return Node(
         package=PACKAGE,
         executable=process.executable,
@@ -26,7 +26,7 @@ def node_action(process: Process) -> Node:
         parameters=[str(process.write_parameters(PARAMETERS))],
         additional_env=environment(),
         output="screen",
-        on_exit=Shutdown(reason=f"{process.name} ended"),
+        on_exit=Shutdown(reason=f"{process.name} ended") if process.essential else None,
     )
 
 

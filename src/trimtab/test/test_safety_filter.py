@@ -128,7 +128,7 @@ class Rig:
         offer = offered(kind, arm, self.k, now, random, np.sign(self.qd))
         made = self.filter.apply(classical, offer, Sample(self.q, self.qd, desired, arm.period), now)
         self.k += 1
-        self.spent += float(np.maximum(made.residual * self.qd, 0.0).sum()) * arm.period
+        self.spent += float(np.maximum(self.filter.residual * self.qd, 0.0).sum()) * arm.period
         return classical, made, before
 
 
@@ -147,11 +147,13 @@ def test_whatever_a_model_emits_it_cannot_harm(name: str, seed: int, runs: list[
             classical, made, before = rig.step(kind)
             assert np.isfinite(made.torque).all()
             assert (np.abs(made.torque) <= arm.torque).all()
-            assert (np.abs(made.residual) <= size * (1.0 + TINY)).all()
-            assert (np.abs(made.residual - before) <= slew * (1.0 + TINY) + TINY * arm.torque).all()
+            inner = rig.filter.residual  # before the torque limits, which leave less of it
+            assert (np.abs(inner) <= size * (1.0 + TINY)).all()
+            assert (np.abs(made.residual) <= np.abs(inner) + TINY * arm.torque).all()
+            assert (np.abs(inner - before) <= slew * (1.0 + TINY) + TINY * arm.torque).all()
             assert rig.spent <= arm.residual.tank + arm.residual.refill * rig.k * arm.period + 1e-9
             assert rig.filter.tank_level >= -1e-9
-            if not made.residual.any():
+            if not inner.any():
                 assert made.torque.tobytes() == np.clip(classical, -arm.torque, arm.torque).tobytes()
 
 
@@ -164,7 +166,7 @@ def test_a_residual_that_stays_away_is_gone_within_the_slew_limit(name: str, see
         rig.step(kind)
     for _ in range(int(np.ceil(rig.arm.residual.size / (rig.arm.residual.slew * rig.arm.period))) + 1):
         classical, made, _ = rig.step("missing")
-    assert not made.residual.any()
+    assert not rig.filter.residual.any()
     assert made.torque.tobytes() == np.clip(classical, -rig.arm.torque, rig.arm.torque).tobytes()
 
 
@@ -323,3 +325,32 @@ def test_a_fast_swing_is_an_abort_and_a_slow_one_is_not(rig: Rig) -> None:
 def test_limits_have_names() -> None:
     assert limit_names(int(Limit.SIZE | Limit.ENERGY)) == ["size", "energy"]
     assert limit_names(0) == []
+
+
+@pytest.mark.parametrize("authority", [-1.0, 3.0, float("nan"), float("inf")])
+def test_authority_is_a_share_whatever_is_asked_for(rig: Rig, authority: float) -> None:
+    sample = Sample(rig.q, rig.qd, Desired(rig.q, rig.qd, rig.qd), rig.arm.period)
+    wanted = 0.02 * rig.arm.torque
+    for k in range(200):
+        now = 1.0 + k * rig.arm.period
+        made = rig.filter.apply(np.zeros(6), Offer(wanted, 1.0, now), sample, now, authority=authority)
+    allowed = wanted if authority > 0.0 else np.zeros(6)
+    np.testing.assert_allclose(made.residual, allowed)
+
+
+def test_what_the_torque_limit_cuts_off_is_not_reported_as_learned(rig: Rig) -> None:
+    sample = Sample(rig.q, rig.qd, Desired(rig.q, rig.qd, rig.qd), rig.arm.period)
+    for k in range(200):
+        now = 1.0 + k * rig.arm.period
+        made = rig.filter.apply(0.99 * rig.arm.torque, Offer(0.05 * rig.arm.torque, 1.0, now), sample, now)
+    np.testing.assert_allclose(made.torque, rig.arm.torque)
+    np.testing.assert_allclose(made.residual, 0.01 * rig.arm.torque)
+    assert made.limits & Limit.TORQUE
+
+
+def test_a_bundle_with_tight_bounds_oscillates_within_them(rig: Rig) -> None:
+    body = RigidBody(rig.arm)
+    rig.filter = SafetyFilter(rig.arm, body, bounds=0.01 * rig.arm.torque, evidence=Trusting(rig.arm, body))
+    waves = 0.01 * np.sign(np.sin(2 * np.pi * 25.0 * np.arange(500) / rig.arm.rate))
+    doubts = [calm(rig, Offer(wave * rig.arm.torque, 1.0, 0.0), rig.q, rig.qd, 1).doubt for wave in waves]
+    assert any(doubts)

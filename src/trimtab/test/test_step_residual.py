@@ -2,14 +2,18 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from trimtab.arm import Arm
+from trimtab.arm import Arm, load_arm
 from trimtab.control import make_controller
 from trimtab.dynamics import RigidBody
 from trimtab.faults import Level
 from trimtab.plant import load_gap
 from trimtab.reference import Trajectory, make_reference
 from trimtab.residual.offer import Offer
+from trimtab.safety import SafetyFilter
+from trimtab.safety.evidence import Evidence
 from trimtab.simulate import simulate
 from trimtab.step import ControlStep
 
@@ -29,6 +33,13 @@ class Scripted:
         if isinstance(said, Exception):
             raise said
         return said if said is None or isinstance(said, Offer) else Offer(np.asarray(said, float), 1.0, now)
+
+
+class Trusting(Evidence):
+    """Believes in everything."""
+
+    def update(self, q, error, applied, offered, dt) -> None:
+        self.trust = 1.0
 
 
 BROKEN = {
@@ -56,6 +67,70 @@ def test_a_broken_residual_is_switched_off_and_the_classical_run_goes_on_bit_for
     assert log.fault.snapshot is not None
     assert len(log.fault.snapshot["q"]) == 6
     assert log.torque.tobytes() == alone.torque.tobytes()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "text",
+        Offer([0.0] * 6, 1.0, 0.0),  # type: ignore[arg-type]
+        Offer(np.zeros(6), None, 0.0),  # type: ignore[arg-type]
+        Offer(np.zeros(6), 1.0, None),  # type: ignore[arg-type]
+        Offer(np.zeros(6, dtype=object), 1.0, 0.0),
+        Offer(np.full(6, 1j), 1.0, 0.0),
+    ],
+    ids=["no offer", "a list", "no confidence", "no stamp", "objects", "complex numbers"],
+)
+def test_a_source_that_breaks_its_contract_is_switched_off(ur5e: Arm, said) -> None:
+    class Broken(Scripted):
+        def offer(self, sample, classical, now):
+            return said
+
+    step = make_step(ur5e, Broken(None))
+    for k in range(30):
+        result = step.step(np.array(ur5e.home), np.zeros(6), k * ur5e.period)
+        assert result.torque is not None
+        assert np.isfinite(result.torque).all()
+    assert not step.safety.residual.any()
+
+
+@settings(max_examples=300)
+@given(
+    exponent=st.integers(-320, 308),
+    error=st.floats(0.0, 0.3),
+    count=st.integers(2, 40),
+    authority=st.sampled_from([0.0, 0.5, 1.0]),
+)
+def test_no_magnitude_of_an_offer_gets_an_exception_out_of_a_step(exponent, error, count, authority) -> None:
+    arm = load_arm("so101")
+    step = make_step(
+        arm, Scripted(lambda now: np.full(5, float(f"1e{exponent}")) * (1.0 if error < 0.1 else -1.0)), "observer"
+    )
+    step.authority = authority
+    for k in range(count):
+        q = arm.home + (error if k else 0.0)
+        result = step.step(q, np.zeros(5), k * arm.period)
+        assert result.torque is not None
+        assert (np.abs(result.torque) <= arm.torque).all()
+
+
+def test_forgiven_while_it_fades_the_residual_does_not_jump(ur5e: Arm) -> None:
+    size = 0.02 * ur5e.torque
+    body = RigidBody(ur5e)
+    safety = SafetyFilter(ur5e, body, evidence=Trusting(ur5e, body))
+    source = Scripted(lambda now: size if now < 1.0 else np.full(6, np.nan))
+    step = ControlStep(ur5e, body, make_controller("pd", ur5e, body), residual=source, safety=safety)
+    now = drive(step, 1.0)
+    np.testing.assert_allclose(safety.residual, size)
+    now = drive(step, 2 * ur5e.period, now)
+    assert step.latch.level is Level.RESIDUAL_OFF
+    fading = safety.residual.copy()
+    assert fading.any()
+    assert step.reset_residual()
+    source.say = lambda now: np.zeros(6)
+    drive(step, ur5e.period, now)
+    slew = ur5e.residual.slew * ur5e.period * ur5e.torque
+    assert (np.abs(safety.residual - fading) <= slew * (1 + 1e-9)).all()
 
 
 def make_step(arm: Arm, source, controller: str = "computed_torque") -> ControlStep:

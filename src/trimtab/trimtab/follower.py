@@ -21,8 +21,10 @@ STOPPING_TIME = 0.3  # s in which a cancelled motion comes to rest
 class ReferenceFollower:
     """The reference of one arm. Times are stamps of states [s]; the controller and the residual node both run it."""
 
-    def __init__(self, arm: Arm) -> None:
+    def __init__(self, arm: Arm, waits: bool = True) -> None:
+        """waits: whether the reference stands still over a gap in the states, as it does for who drives the arm."""
         self._arm = arm
+        self._waits = waits
         self._rest = np.zeros(arm.dof)
         self.reset()
 
@@ -78,7 +80,7 @@ class ReferenceFollower:
     def at(self, q: FloatArray, qd: FloatArray, now: float) -> Desired:
         """What is asked for at `now` [s], where the arm is measured at q [rad] and qd [rad/s]."""
         gap = 0.0 if self._last is None else now - self._last
-        if gap > PAUSE_PERIODS * self._arm.period:
+        if self._waits and gap > PAUSE_PERIODS * self._arm.period:
             # Nobody drove the arm meanwhile: the reference waits for it instead of running ahead.
             self._start += gap - self._arm.period
         self._last = now

@@ -111,7 +111,7 @@ class ControlStep:
         if self.latch.level is not Level.RESIDUAL_OFF:
             return False
         self.latch.reset()
-        self.safety.reset()
+        self.safety.forgive()
         if self.residual is not None:
             self.residual.reset()
         return True
@@ -152,14 +152,15 @@ class ControlStep:
         classical = self.controller.torque(sample)
         if self.residual is None:
             return classical, None, self.safety.limited(classical)
-        offer, doubt = None, None
-        if self.latch.level is Level.NOMINAL:
-            try:
+        offer = None
+        try:
+            if self.latch.level is Level.NOMINAL:
                 offer = self.residual.offer(sample, classical, now)
-            except Exception as error:  # whatever a model does, the classical torque goes on
-                doubt = f"it failed: {error}"
-        made = self.safety.apply(classical, offer, sample, now, authority=self.authority)
-        doubt = doubt or made.doubt
+            made = self.safety.apply(classical, offer, sample, now, authority=self.authority)
+            doubt = made.doubt
+        except Exception as error:  # whatever a model does or hands over, the classical torque goes on
+            self.safety.drop()
+            made, doubt = self.safety.limited(classical), f"it failed: {error}"
         if doubt is not None:
             self.latch.trip(Level.RESIDUAL_OFF, f"residual: {doubt}", now, _snapshot(sample, classical, offer, made))
         return classical, offer, made
@@ -201,12 +202,14 @@ class ControlStep:
 
 def _snapshot(sample: Sample, classical: FloatArray, offer: Offer | None, made: Filtered) -> Snapshot:
     """What was true when a residual was switched off: enough to see why, on /diagnostics and in the bag."""
+    if not isinstance(offer, Offer):
+        offer = None  # a source that breaks its contract
     return {
         "q": sample.q.tolist(),
         "qd": sample.qd.tolist(),
         "q_des": sample.desired.q.tolist(),
         "classical": classical.tolist(),
-        "offered": None if offer is None else [str(value) for value in offer.torque.ravel()[:32]],
+        "offered": None if offer is None else [str(value) for value in np.ravel(offer.torque)[:32]],
         "confidence": None if offer is None else str(offer.confidence),
         "residual": made.residual.tolist(),
         "limits": limit_names(made.limits),

@@ -38,6 +38,8 @@ class Process:
     """In lib/trimtab_ros; `python -m trimtab_ros.node <executable>` runs the same."""
     namespace: str
     parameters: dict[str, bool | int | float | str] = field(default_factory=dict)
+    essential: bool = True
+    """Whether everything ends when this process does; an arm tracks on without its residual."""
 
     @property
     def name(self) -> str:
@@ -203,7 +205,7 @@ def _robot(values: Mapping[str, str]) -> list[Process]:
     ]
     if values["residual"] != "off":
         shadow = values["residual"] == "shadow"
-        processes.append(Process("residual", namespace, {**of_arm, **of_model, "shadow": shadow}))
+        processes.append(Process("residual", namespace, {**of_arm, **of_model, "shadow": shadow}, essential=False))
     if values["reference"] != "none":
         parameters = {
             "reference": values["reference"],

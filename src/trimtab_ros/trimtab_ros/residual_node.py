@@ -53,11 +53,13 @@ class Residual(ManagedNode):
         """Loads the bundle, checks it against the arm, and warms it up."""
         arm = self._arm = load_arm(self.values["arm"])
         self._order = arm.order()
-        self._model = self._load(self.values["model"])
-        self._follower = ReferenceFollower(arm)
+        self._ready = None
+        self._model = self._load(str(self.get_parameter("model").value))
+        self._follower = ReferenceFollower(arm, waits=False)
         self._meter = LoopMeter()
         self._stamp = -1
         self._answered = self._unanswered = self._swaps = 0
+        self._refusal = ""
         self._problem = ""
         self._confidence = 0.0
         self._baseline = arm.torque * 0.0
@@ -97,6 +99,7 @@ class Residual(ManagedNode):
                 "confidence": self._confidence,
                 "unanswered": self._unanswered,
                 "swaps": self._swaps,
+                "last_refusal": self._refusal,
                 "shadow": self.values["shadow"],
             },
         )
@@ -186,6 +189,7 @@ class Residual(ManagedNode):
         try:
             self._ready = self._load(name)
         except TrimtabError as error:
+            self._refusal = str(error)
             self.get_logger().error(f"swap refused: {error}; {manifest.name}/{manifest.version} stays at work")
         except Exception:  # a thread's exception would vanish
             self.get_logger().error(
@@ -198,6 +202,7 @@ class Residual(ManagedNode):
         manifest = model.bundle.manifest
         self._model, self._ready = model, None
         self._swaps += 1
+        self._refusal = ""
         self._listen_to_commands()
         self.get_logger().info(f"swapped: {manifest.name}/{manifest.version} is at work")
         self.report()

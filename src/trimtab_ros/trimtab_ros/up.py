@@ -106,13 +106,17 @@ def run_processes(processes: Sequence["Process"]) -> int:
                     # A session of its own: a terminal's Ctrl-C must reach the nodes once, through us.
                     child = subprocess.Popen(command_line(process, file), start_new_session=True, env=_environment())
                     children.append((process, child))
+                gone: set[int] = set()  # processes that ended and that the arm can do without
                 while not asked and not failed:
                     for process, child in children:
                         code = child.poll()
-                        if code is not None:
-                            print(f"trimtab up: {process.name} ended with exit code {code}", file=sys.stderr)
-                            failed = _exit_code(code) or 1
-                            break
+                        if code is not None and child.pid not in gone:
+                            rest = "" if process.essential else "; the others go on without it"
+                            print(f"trimtab up: {process.name} ended with exit code {code}{rest}", file=sys.stderr)
+                            if process.essential:
+                                failed = _exit_code(code) or 1
+                                break
+                            gone.add(child.pid)
                     else:
                         time.sleep(POLL)
             finally:
@@ -124,7 +128,10 @@ def run_processes(processes: Sequence["Process"]) -> int:
         return failed
     # A child that was still starting when it was told to end has ended as it should.
     told = (-signal.SIGINT, 128 + signal.SIGINT)
-    codes = [0 if child.returncode in told else _exit_code(child.returncode) for _, child in children]
+    codes = [
+        0 if child.returncode in told or not process.essential else _exit_code(child.returncode)
+        for process, child in children
+    ]
     return next((code for code in codes if code), 1 if late else 0)
 
 

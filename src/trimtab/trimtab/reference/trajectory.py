@@ -54,7 +54,10 @@ class Trajectory:
         if not (np.isfinite(t).all() and np.isfinite(q).all()) or np.any(np.diff(t) <= 0.0):
             return cls(t, q, np.zeros_like(q), np.zeros_like(q))  # refused there, with the reason
         if qd is None:
-            spline = CubicSpline(t, q, bc_type="clamped")
+            try:
+                spline = CubicSpline(t, q, bc_type="clamped")
+            except ValueError as error:  # numbers so large that their differences are none
+                raise ReferenceRefused(f"no curve leads through the trajectory's points: {error}") from error
             return cls(t, q, spline(t, 1), spline(t, 2))
         speed = np.asarray(qd, dtype=np.float64)
         if speed.shape != q.shape:

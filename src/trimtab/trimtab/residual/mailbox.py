@@ -1,5 +1,7 @@
 """The newest residual that came from elsewhere: what the controller uses when the model runs in another process."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from trimtab.arm import Arm
@@ -29,7 +31,7 @@ class Mailbox:
         self._offer, self._desired = offer, desired
 
     def offer(self, sample: Sample, classical: FloatArray, now: float) -> Offer | None:  # noqa: ARG002
-        """The newest offer; None where there is none, or where it was made for another reference.
+        """The newest offer; None where there is none, without confidence where it was made for another reference.
 
         Its age is for the safety filter to judge. Meanwhile the reference has moved on by speed times age.
         """
@@ -37,7 +39,7 @@ class Mailbox:
         if offer is None or desired is None:
             return None
         moved = np.abs(sample.desired.qd) * abs(now - offer.stamp)
-        if (np.abs(desired - sample.desired.q) > SAME_REFERENCE + moved).any():
-            self.strangers += 1
-            return None
-        return offer
+        if (np.abs(desired - sample.desired.q) <= SAME_REFERENCE + moved).all():
+            return offer
+        self.strangers += 1
+        return replace(offer, confidence=0.0)

@@ -16,7 +16,7 @@ from trimtab.residual.offer import Offer
 from trimtab.residual.probing import check_probes, raw_order
 from trimtab.typing import FloatArray
 
-GAP = 1.5  # periods between two stamps beyond which the stream counts as broken
+GAP = 5.5  # periods between two stamps beyond which the stream counts as broken; a lost state alone breaks nothing
 WARM_UP = 20
 TIMED = 51
 
@@ -115,6 +115,8 @@ class ResidualModel:
         torque = network.residual.astype(np.float64)
         if self._order is not None:
             torque = torque[self._order]
+        if not math.isfinite(torque.sum()):
+            network.reset()  # what is not finite would stay in the recurrent state for ever
         if deadline is not None and self._clock() - start > deadline:
             self.late += 1
             return None

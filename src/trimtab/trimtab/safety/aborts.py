@@ -21,11 +21,12 @@ _SIZE, _SLEW = int(Limit.SIZE), int(Limit.SLEW)
 class AbortMonitor:
     """Watches a residual that acts; its text says which threshold was passed and by how much."""
 
-    def __init__(self, arm: Arm) -> None:
-        self._joints = arm.joints
+    def __init__(self, arm: Arm, size: FloatArray) -> None:
+        """size: the largest residual that can act, (dof,) [Nm]."""
+        self._dof = arm.dof
         self._limits = arm.residual
-        self._longest_slew = SLEW_RUN * 2.0 * arm.residual.size / arm.residual.slew
-        self._scale = 1.0 / np.maximum(arm.residual.size * arm.torque, 1e-12)
+        self._longest_slew = SLEW_RUN * 2.0 * float((size / arm.torque).max()) / arm.residual.slew
+        self._scale = 1.0 / np.maximum(size, 1e-12)
         self.reset()
 
     def reset(self) -> None:
@@ -34,7 +35,7 @@ class AbortMonitor:
         self._energy = 0.0
         self._slewing = 0.0
         self._steps = 0
-        self._slow = np.zeros(len(self._joints))
+        self._slow = np.zeros(self._dof)
 
     def update(self, residual: FloatArray, fired: int, evidence: Evidence, dt: float) -> str | None:
         """One step with the residual that acts [Nm] and the limits that fired; a reason to switch it off, or None."""

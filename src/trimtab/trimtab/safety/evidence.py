@@ -13,6 +13,7 @@ import numpy as np
 
 from trimtab.arm import Arm
 from trimtab.dynamics import RigidBody
+from trimtab.follower import PAUSE_PERIODS
 from trimtab.typing import FloatArray
 
 WINDOW = 0.4  # s; time constant of the mean squares that are compared
@@ -46,6 +47,7 @@ class Evidence:
         self._stiffness = arm.bandwidth**2
         self._corrector = corrector_bandwidth
         self._rise = 1.0 / arm.residual.fade
+        self._longest = (PAUSE_PERIODS + 0.5) * arm.period
         self._dof = arm.dof
         self.reset()
 
@@ -66,7 +68,13 @@ class Evidence:
         return Errors(math.sqrt(self._ee), math.sqrt(self._bb), math.sqrt(with_all))
 
     def update(self, q: FloatArray, error: FloatArray, applied: FloatArray, offered: FloatArray, dt: float) -> None:
-        """One step: error [rad] now; `applied` and `offered` [Nm] are what was added, and what was wanted, before it."""
+        """One step: error [rad] now; `applied` and `offered` [Nm] are what was added, and what was wanted, before it.
+
+        After a gap nothing is proven any more: the estimate does not hold over one.
+        """
+        if dt > self._longest:
+            self.reset()
+            return
         if self._steps % INERTIA_EVERY == 0:
             self._inverse_inertia = np.asarray(np.linalg.inv(self._body.mass_matrix(q)), dtype=np.float64)
         self._steps += 1
@@ -96,7 +104,7 @@ class Evidence:
 
     def _earned(self) -> float:
         """The best share of the residual, as far as the error would clearly fall with it."""
-        if self._bx <= 0.0 or self._ee > self._bb + SMALLEST**2:
+        if self._bx <= 0.0 or self._xx <= 0.0 or self._ee > self._bb + SMALLEST**2:
             return 0.0  # it would not help, or what was let in of it has done harm
         best = min(1.0, self._bx / self._xx)
         fall = (2.0 * best * self._bx - best * best * self._xx) / (self._bb + SMALLEST**2)

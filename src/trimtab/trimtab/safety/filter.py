@@ -30,7 +30,7 @@ class Filtered:
     torque: FloatArray
     """To send: within the torque limits."""
     residual: FloatArray
-    """What was added to the classical torque."""
+    """How much of it is learned."""
     limits: int
     """Bits of `Limit` that fired."""
     doubt: str | None
@@ -77,7 +77,7 @@ class SafetyFilter:
         self._fastest = arm.trips.velocity
         self._tank = EnergyTank(arm)
         self._evidence = evidence or Evidence(arm, body, corrector_bandwidth)
-        self._aborts = AbortMonitor(arm)
+        self._aborts = AbortMonitor(arm, self._size)
         self._zeros = np.zeros(arm.dof)
         self._zeros.flags.writeable = False
         self.reset()
@@ -90,6 +90,13 @@ class SafetyFilter:
         self._residual: FloatArray = self._zeros
         self._offered: FloatArray = self._zeros
         self._heard: float | None = None
+
+    def forgive(self) -> None:
+        """Lets a residual that was switched off prove itself anew; what is still fading out goes on to do so."""
+        self._evidence.reset()
+        self._aborts.reset()
+        self._offered = self._zeros
+        self._heard = None
 
     @property
     def residual(self) -> FloatArray:
@@ -128,7 +135,7 @@ class SafetyFilter:
         self._offered = target = wanted
         if wanted is not self._zeros:
             trust = self._evidence.trust
-            target = (gate * authority * trust) * wanted
+            target = min(1.0, max(0.0, gate * authority * trust)) * wanted
             if authority > 0.0 and trust < 1.0:
                 fired |= _EVIDENCE
             target, near = self._away_from_limits(target, q, qd, speed, fastest)
@@ -144,6 +151,8 @@ class SafetyFilter:
             return Filtered(torque, residual, fired | over, doubt)
         doubt = doubt or self._aborts.update(residual, fired, self._evidence, dt)
         torque, over = self._within_limits(classical + residual)
+        if over:
+            residual = torque - self._within_limits(classical)[0]  # what the limit left of it
         return Filtered(torque, residual, fired | over, doubt)
 
     def limited(self, classical: FloatArray) -> Filtered:
