@@ -16,6 +16,7 @@ from trimtab.dynamics import RigidBody
 from trimtab.follower import PAUSE_PERIODS
 from trimtab.typing import FloatArray
 
+PROOF = 1.0  # s that a residual is watched before it gets anything: an arm that sets out is a bad witness
 WINDOW = 0.4  # s; time constant of the mean squares that are compared
 FALL = 0.04  # s from full authority to none when the evidence turns
 DOUBTFUL, CLEAR = 0.1, 0.3  # share by which the mean square error must fall for any authority, and for all of it
@@ -47,6 +48,7 @@ class Evidence:
         self._stiffness = arm.bandwidth**2
         self._corrector = corrector_bandwidth
         self._rise = 1.0 / arm.residual.fade
+        self._proof = round(PROOF * arm.rate)
         self._longest = (PAUSE_PERIODS + 0.5) * arm.period
         self._dof = arm.dof
         self.reset()
@@ -104,6 +106,8 @@ class Evidence:
 
     def _earned(self) -> float:
         """The best share of the residual, as far as the error would clearly fall with it."""
+        if self._steps < self._proof:
+            return 0.0
         if self._bx <= 0.0 or self._xx <= 0.0 or self._ee > self._bb + SMALLEST**2:
             return 0.0  # it would not help, or what was let in of it has done harm
         best = min(1.0, self._bx / self._xx)
