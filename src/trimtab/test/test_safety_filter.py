@@ -128,7 +128,7 @@ class Rig:
         offer = offered(kind, arm, self.k, now, random, np.sign(self.qd))
         made = self.filter.apply(classical, offer, Sample(self.q, self.qd, desired, arm.period), now)
         self.k += 1
-        self.spent += float(np.maximum(self.filter.residual * self.qd, 0.0).sum()) * arm.period
+        self.spent += float(np.maximum(made.residual * self.qd, 0.0).sum()) * arm.period
         return classical, made, before
 
 
@@ -147,13 +147,12 @@ def test_whatever_a_model_emits_it_cannot_harm(name: str, seed: int, runs: list[
             classical, made, before = rig.step(kind)
             assert np.isfinite(made.torque).all()
             assert (np.abs(made.torque) <= arm.torque).all()
-            inner = rig.filter.residual  # before the torque limits, which leave less of it
-            assert (np.abs(inner) <= size * (1.0 + TINY)).all()
-            assert (np.abs(made.residual) <= np.abs(inner) + TINY * arm.torque).all()
-            assert (np.abs(inner - before) <= slew * (1.0 + TINY) + TINY * arm.torque).all()
+            assert (np.abs(made.residual) <= size * (1.0 + TINY)).all()
+            assert (np.abs(made.learned) <= np.abs(made.residual) + TINY * arm.torque).all()
+            assert (np.abs(made.residual - before) <= slew * (1.0 + TINY) + TINY * arm.torque).all()
             assert rig.spent <= arm.residual.tank + arm.residual.refill * rig.k * arm.period + 1e-9
             assert rig.filter.tank_level >= -1e-9
-            if not inner.any():
+            if not made.residual.any():
                 assert made.torque.tobytes() == np.clip(classical, -arm.torque, arm.torque).tobytes()
 
 
@@ -166,7 +165,7 @@ def test_a_residual_that_stays_away_is_gone_within_the_slew_limit(name: str, see
         rig.step(kind)
     for _ in range(int(np.ceil(rig.arm.residual.size / (rig.arm.residual.slew * rig.arm.period))) + 1):
         classical, made, _ = rig.step("missing")
-    assert not rig.filter.residual.any()
+    assert not made.residual.any()
     assert made.torque.tobytes() == np.clip(classical, -rig.arm.torque, rig.arm.torque).tobytes()
 
 
@@ -344,7 +343,7 @@ def test_what_the_torque_limit_cuts_off_is_not_reported_as_learned(rig: Rig) -> 
         now = 1.0 + k * rig.arm.period
         made = rig.filter.apply(0.99 * rig.arm.torque, Offer(0.05 * rig.arm.torque, 1.0, now), sample, now)
     np.testing.assert_allclose(made.torque, rig.arm.torque)
-    np.testing.assert_allclose(made.residual, 0.01 * rig.arm.torque)
+    np.testing.assert_allclose(made.learned, 0.01 * rig.arm.torque)
     assert made.limits & Limit.TORQUE
 
 

@@ -34,7 +34,9 @@ class StepResult:
     desired: Desired
     level: Level
     residual: FloatArray | None = None
-    """The learned part of what was sent [Nm]; None where there is no residual."""
+    """What was added to the classical torque [Nm]; None where there is no residual."""
+    learned: FloatArray | None = None
+    """The learned part of what was sent, after the torque limits [Nm]; None where there is no residual."""
     offer: Offer | None = None
     """What the residual's source offered, applied or not."""
     limits: int = 0
@@ -138,9 +140,9 @@ class ControlStep:
         if not np.isfinite(made.torque).all():
             self.latch.trip(Level.STOP, "the controller's torque is not finite", now)
             return StepResult(None, None, desired, Level.STOP)
-        self.controller.applied(made.torque, made.residual)
-        residual = None if self.residual is None else made.residual
-        return StepResult(made.torque, classical, desired, self.latch.level, residual, offer, made.limits)
+        self.controller.applied(made.torque, made.learned)
+        residual, learned = (None, None) if self.residual is None else (made.residual, made.learned)
+        return StepResult(made.torque, classical, desired, self.latch.level, residual, learned, offer, made.limits)
 
     def _torque(self, sample: Sample, now: float) -> tuple[FloatArray, Offer | None, Filtered]:
         """Classical torque, what was offered on top, and what comes of the two."""
@@ -152,13 +154,16 @@ class ControlStep:
         classical = self.controller.torque(sample)
         if self.residual is None:
             return classical, None, self.safety.limited(classical)
-        offer = None
-        try:
-            if self.latch.level is Level.NOMINAL:
+        offer, doubt = None, None
+        if self.latch.level is Level.NOMINAL:
+            try:
                 offer = self.residual.offer(sample, classical, now)
+            except Exception as error:  # whatever a model does, the classical torque goes on
+                doubt = f"it failed: {error}"
+        try:
             made = self.safety.apply(classical, offer, sample, now, authority=self.authority)
-            doubt = made.doubt
-        except Exception as error:  # whatever a model does or hands over, the classical torque goes on
+            doubt = doubt or made.doubt
+        except Exception as error:  # nor does what it hands over stop it: a source may break its contract
             self.safety.drop()
             made, doubt = self.safety.limited(classical), f"it failed: {error}"
         if doubt is not None:

@@ -208,7 +208,7 @@ class Controller(ManagedNode):
             return
         result = self.step.step(q, qd, stamp * 1e-9)
         if result.torque is not None:
-            self._answer = torque_message(message.header.stamp, self._arm.joints, result.torque, result.residual)
+            self._answer = torque_message(message.header.stamp, self._arm.joints, result.torque, result.learned)
             self._commands.publish(self._answer)
         self._limited_count += result.limited
         if self._mailbox is not None and result.limits:

@@ -30,7 +30,9 @@ class Filtered:
     torque: FloatArray
     """To send: within the torque limits."""
     residual: FloatArray
-    """How much of it is learned."""
+    """What was added to the classical torque, before the torque limits."""
+    learned: FloatArray
+    """How much of the torque that is learned: less than the residual where a torque limit cut some of it off."""
     limits: int
     """Bits of `Limit` that fired."""
     doubt: str | None
@@ -148,17 +150,16 @@ class SafetyFilter:
         residual = self._residual
         if residual is self._zeros:
             torque, over = self._within_limits(classical)
-            return Filtered(torque, residual, fired | over, doubt)
+            return Filtered(torque, residual, residual, fired | over, doubt)
         doubt = doubt or self._aborts.update(residual, fired, self._evidence, dt)
         torque, over = self._within_limits(classical + residual)
-        if over:
-            residual = torque - self._within_limits(classical)[0]  # what the limit left of it
-        return Filtered(torque, residual, fired | over, doubt)
+        learned = torque - self._within_limits(classical)[0] if over else residual
+        return Filtered(torque, residual, learned, fired | over, doubt)
 
     def limited(self, classical: FloatArray) -> Filtered:
         """A torque without a residual, within the arm's limits."""
         torque, over = self._within_limits(classical)
-        return Filtered(torque, self._zeros, over, None)
+        return Filtered(torque, self._zeros, self._zeros, over, None)
 
     def _within_limits(self, total: FloatArray) -> tuple[FloatArray, int]:
         if all((np.abs(total) <= self._limit).tolist()):
