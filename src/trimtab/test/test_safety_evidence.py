@@ -1,5 +1,7 @@
 """Evidence: a residual earns authority where it helps, and loses it when it stops helping."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,7 +44,8 @@ def trajectory(arm: Arm, body: RigidBody):
 
 
 def run(arm: Arm, trajectory, source=None, controller="observer", **options):
-    return simulate(arm, load_gap("worn", arm), controller, trajectory, residual=source, **options)
+    roomy = replace(arm, residual=replace(arm.residual, size=0.1))  # evidence alone is to decide here, not size
+    return simulate(roomy, load_gap("worn", roomy), controller, trajectory, residual=source, **options)
 
 
 def test_a_residual_that_helps_earns_authority_and_helps(arm: Arm, trajectory) -> None:
