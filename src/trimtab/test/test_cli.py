@@ -52,6 +52,30 @@ def quick(*more: str) -> list[str]:
     return ["run", "--duration", "4", "--reference", "reach", "--no-pictures", *more]
 
 
+def test_a_residual_is_one_more_run_with_its_own_plot_and_topic(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["run", "--arm", "so101", "--plant", "worn", "--duration", "4", "--no-pictures", "--out", "learned"]
+    stack = "friction+adaptive+observer"
+    assert main([*given, "--controller", stack, "--residual", "mlp"]) == 0
+    out = capsys.readouterr().out
+    assert f"{stack}+mlp " in out
+    assert Path("learned/residual.png").is_file()
+    assert "authority that it has earned" in Path("learned/index.html").read_text()
+    metadata = (Path("learned/bags") / f"{stack}+mlp" / "metadata.yaml").read_text()
+    assert "/residual_torque" in metadata
+    assert "/residual_torque" not in (Path("learned/bags") / stack / "metadata.yaml").read_text()
+    scores = json.loads(Path("learned/scores.json").read_text())["scores"]
+    assert [row["controller"] for row in scores] == [stack, f"{stack}+mlp"]
+
+
+def test_a_residual_on_another_stack_is_noted_and_one_of_another_arm_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(quick("--arm", "so101", "--controller", "pd", "--residual", "mlp", "--out", "other")) == 0
+    assert "trained on top of 'friction+adaptive+observer', not 'pd'" in capsys.readouterr().out
+    assert main(quick("--residual", "mlp/99")) == 2
+    assert "no bundle 'mlp/99' for ur5e (known: mlp/1)" in capsys.readouterr().err
+
+
 def test_one_controller_leaves_a_page_a_bag_and_both_tables(
     here: Path, capsys: pytest.CaptureFixture[str], arm: Arm
 ) -> None:

@@ -14,7 +14,7 @@ from trimtab.files import write_whole
 from trimtab.metrics import JointScore, Score
 from trimtab.plant import PlantGap
 from trimtab.report import picture
-from trimtab.report.plots import plot_joint_errors, plot_tool_error, plot_tool_path, plot_torques
+from trimtab.report.plots import plot_joint_errors, plot_residual, plot_tool_error, plot_tool_path, plot_torques
 from trimtab.report.tables import COMPARISON, JOINTS, Column, as_html, comparison_rows, joint_rows
 from trimtab.runlog import RunLog
 from trimtab.simulate import Progress
@@ -25,7 +25,7 @@ SCORES = "scores.json"
 
 def report_parts(logs: list[RunLog], scores: list[Score], *, pictures: bool = True) -> int:
     """How many parts `write_report` tells its progress of: the plots, the picture, and each frame of the clip."""
-    return len(_plots()) + (1 + picture.clip_frames(_shown(logs, scores)) if pictures else 0)
+    return len(_plots(logs)) + (1 + picture.clip_frames(_shown(logs, scores)) if pictures else 0)
 
 
 def write_report(
@@ -48,7 +48,7 @@ def write_report(
     done = progress or (lambda _: None)
     body = RigidBody(arm)
     plots: dict[str, str] = {}
-    for name, (caption, draw) in _plots().items():
+    for name, (caption, draw) in _plots(logs).items():
         plots[name] = _kept(folder / f"{name}.png", draw(arm, body, logs), caption, "plot")
         done(1)
     drawn = _pictures(folder, arm, gap, _shown(logs, scores), done) if pictures else ""
@@ -61,7 +61,7 @@ def write_report(
         comparison=as_html(comparison_rows(scores)),
         pictures=drawn,
         path_plots=plots["tool_path"] + plots["tool_error"],
-        joint_plots=plots["joint_errors"] + plots["torques"],
+        joint_plots=plots["joint_errors"] + plots["torques"] + plots.get("residual", ""),
         joint_tables="".join(_joint_details(score) for score in scores),
         meanings=_meanings(COMPARISON),
         joint_meanings=_meanings(JOINTS),
@@ -81,14 +81,19 @@ def fill_template(name: str, **parts: str) -> str:
 Draw = Callable[[Arm, RigidBody, list[RunLog]], bytes]
 
 
-def _plots() -> dict[str, tuple[str, Draw]]:
-    """Caption and maker of each plot by its file's name."""
-    return {
+def _plots(logs: Sequence[RunLog]) -> dict[str, tuple[str, Draw]]:
+    """Caption and maker of each plot by its file's name; that of the residual only where a run has one."""
+    plots: dict[str, tuple[str, Draw]] = {
         "tool_path": ("Path of the tool, reference and driven.", lambda _, body, logs: plot_tool_path(body, logs)),
         "tool_error": ("Distance of the tool from its reference.", lambda _, body, logs: plot_tool_error(body, logs)),
         "joint_errors": ("Position error of each link.", lambda _, __, logs: plot_joint_errors(logs)),
         "torques": ("Torque sent to each joint.", lambda arm, _, logs: plot_torques(arm, logs)),
     }
+    learned = next((log for log in logs if log.residual is not None), None)
+    if learned is not None:
+        caption = f"Learned part of the torque of {learned.controller}, and the authority that it has earned."
+        plots["residual"] = (caption, lambda arm, _, __: plot_residual(arm, learned))
+    return plots
 
 
 def _shown(logs: list[RunLog], scores: list[Score]) -> RunLog:

@@ -64,6 +64,25 @@ def plot_torques(arm: Arm, logs: Sequence[RunLog]) -> bytes:
     return as_png(figure)
 
 
+def plot_residual(arm: Arm, log: RunLog) -> bytes:
+    """The learned torque of each joint as a share of its limit [%], and the authority that it has earned, over time."""
+    assert log.residual is not None
+    assert log.trust is not None
+    figure = new_figure(4.2)
+    torque, trust = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    for i, joint in enumerate(arm.joints):
+        torque.plot(log.t, 100.0 * log.residual[:, i] / arm.torque[i], linewidth=1.0, label=joint)
+    torque.set_ylabel("residual [% of limit]")
+    torque.legend(fontsize=7, ncols=4, loc="upper right")
+    trust.fill_between(log.t, log.trust, color=colour_of(0), alpha=0.4, linewidth=0.0)
+    trust.set_ylim(0.0, 1.05)
+    trust.set_ylabel("trust")
+    trust.set_xlabel("time [s]")
+    for axis in (torque, trust):
+        tidy(axis)
+    return as_png(figure)
+
+
 def plot_tool_error(body: RigidBody, logs: Sequence[RunLog]) -> bytes:
     """Distance of the tool from its reference over time [mm]."""
     figure = new_figure(3.0)
