@@ -2,27 +2,23 @@
 """What a control period of the lockstep simulation costs, held against the bare library calls inside it."""
 
 import argparse
-import json
-import os
-import platform
 import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter_ns
 
 import mujoco
 import numpy as np
 import pinocchio as pin
+from common import benchmark, pin_to_one_core, write_result
 
 from trimtab.arm import Arm, load_arm
 from trimtab.control import make_controller
 from trimtab.control.friction import FrictionModel
 from trimtab.dynamics import RigidBody
 from trimtab.errors import TrimtabError
-from trimtab.files import write_whole
 from trimtab.plant import Plant, PlantGap, load_gap
 from trimtab.reference import Trajectory, make_reference
 from trimtab.simulate import friction_for, simulate, steps_of
@@ -263,15 +259,6 @@ def table(case: Case, result: dict[str, float], substeps: int) -> str:
     return "\n".join(lines)
 
 
-def pin_to_one_core() -> int | None:
-    """Keeps the process on one core; None where the system cannot."""
-    if not hasattr(os, "sched_setaffinity"):
-        return None
-    core = max(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {core})
-    return core
-
-
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(
@@ -295,12 +282,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> int:
     """Measures, prints and writes."""
-    core = pin_to_one_core()
+    core, where = pin_to_one_core()
     arm = load_arm(options.arm)
     gap = load_gap(options.plant, arm)
     trajectory = make_reference(REFERENCE, RigidBody(arm), options.seconds)
     case = Case(arm, gap, options.controller, trajectory, friction_for([options.controller], arm, gap))
-    where = "not pinned to a core: this system cannot" if core is None else f"pinned to core {core}"
     print(
         f"{arm.name}, plant {gap.name}, {options.controller}, reference {REFERENCE}: "
         f"{case.periods} periods at {arm.rate:g} Hz, median of {options.repetitions}, {where}"
@@ -309,34 +295,25 @@ def run(options: argparse.Namespace) -> int:
     result = derive(case, medians)
     substeps = Plant(arm, gap).substeps
     print("\n" + table(case, result, substeps))
-    if options.json is not None:
-        document = {
-            "arm": arm.name,
-            "plant": gap.name,
-            "controller": options.controller,
-            "reference": REFERENCE,
-            "rate_hz": arm.rate,
-            "substeps": substeps,
-            "periods": case.periods,
-            "repetitions": options.repetitions,
-            "pinned_to_core": core,
-            "python": platform.python_version(),
-            "machine": platform.machine(),
-            "libraries": {name: version(name) for name in LIBRARIES},
-            "result": result,
-        }
-        write_whole(options.json, json.dumps(document, indent=2) + "\n")
-        print(f"written to {options.json}")
+    document = {
+        "arm": arm.name,
+        "plant": gap.name,
+        "controller": options.controller,
+        "reference": REFERENCE,
+        "rate_hz": arm.rate,
+        "substeps": substeps,
+        "periods": case.periods,
+        "repetitions": options.repetitions,
+        "pinned_to_core": core,
+        "result": result,
+    }
+    write_result(options.json, document, LIBRARIES)
     return 0
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the benchmark; a user's error becomes one line and exit code 2."""
-    try:
-        return run(parse(argv))
-    except TrimtabError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    """Runs the benchmark."""
+    return benchmark(run, parse(argv))
 
 
 if __name__ == "__main__":

@@ -2,15 +2,11 @@
 """What one step of the residual runtime and of the safety filter cost, held against the bare calls inside them."""
 
 import argparse
-import json
-import os
-import platform
 import statistics
 import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter_ns
@@ -19,14 +15,13 @@ from typing import Any, cast
 import numpy as np
 import onnx
 import onnxruntime
+from common import benchmark, pin_to_one_core, write_result
 from onnx import TensorProto, helper, numpy_helper
 
 from trimtab.arm import Arm, load_arm
 from trimtab.control import Desired
 from trimtab.control.base import Sample
 from trimtab.dynamics import RigidBody
-from trimtab.errors import TrimtabError
-from trimtab.files import write_whole
 from trimtab.names import arm_names
 from trimtab.residual.bundle import Bundle, load_bundle, write_bundle
 from trimtab.residual.manifest import Manifest
@@ -240,15 +235,6 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def pin_to_one_core() -> int | None:
-    """Keeps the process on one core; None where the system cannot."""
-    if not hasattr(os, "sched_setaffinity"):
-        return None
-    core = max(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {core})
-    return core
-
-
 def numbers(text: str) -> list[int]:
     """`64,64` -> [64, 64]."""
     return [int(word) for word in text.split(",")]
@@ -271,8 +257,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> int:
     """Measures, prints and writes."""
-    core = pin_to_one_core()
-    where = "not pinned to a core: this system cannot" if core is None else f"pinned to core {core}"
+    core, where = pin_to_one_core()
     hidden = ", ".join(map(str, options.hidden))
     print(
         f"random MLPs: hidden layers {hidden}, inputs {', '.join(QUANTITIES)}; median of {options.rounds} rounds, {where}\n"
@@ -280,31 +265,22 @@ def run(options: argparse.Namespace) -> int:
     rows = [made_up(joints, options.hidden, options.rounds) for joints in options.joints]
     rows += [committed(name, options.rounds) for name in arm_names()]
     print(table(rows))
-    if options.json is not None:
-        document = {
-            "hidden": options.hidden,
-            "inputs": list(QUANTITIES),
-            "rounds": options.rounds,
-            "burst": BURST,
-            "pinned_to_core": core,
-            "python": platform.python_version(),
-            "machine": platform.machine(),
-            "libraries": {name: version(name) for name in LIBRARIES},
-            "unit": "us",
-            "result": [{**asdict(row), "offer_over_bare": row.ratio} for row in rows],
-        }
-        write_whole(options.json, json.dumps(document, indent=2) + "\n")
-        print(f"\nwritten to {options.json}")
+    document = {
+        "hidden": options.hidden,
+        "inputs": list(QUANTITIES),
+        "rounds": options.rounds,
+        "burst": BURST,
+        "pinned_to_core": core,
+        "unit": "us",
+        "result": [{**asdict(row), "offer_over_bare": row.ratio} for row in rows],
+    }
+    write_result(options.json, document, LIBRARIES)
     return 0
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the benchmark; a user's error becomes one line and exit code 2."""
-    try:
-        return run(parse(argv))
-    except TrimtabError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    """Runs the benchmark."""
+    return benchmark(run, parse(argv))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,16 @@
 """How much the committed residual models improve tracking, on references that no model was trained on."""
 
 import argparse
-import json
-import platform
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from common import benchmark, write_result
 
 from trimtab.arm import Arm, load_arm
 from trimtab.dynamics import RigidBody
-from trimtab.errors import TrimtabError
-from trimtab.files import write_whole
 from trimtab.metrics import score
 from trimtab.names import arm_names, plant_names
 from trimtab.plant import load_gap
@@ -179,29 +175,20 @@ def run(options: argparse.Namespace) -> int:
     print(f"references {', '.join(options.references)} of {options.seconds:g} s, {options.seeds} seeds each")
     print("per column: computed torque, best classical, classical + residual, change by the residual\n")
     print(table(rows))
-    if options.json is not None:
-        document = {
-            "bundle": options.bundle,
-            "references": options.references,
-            "seconds": options.seconds,
-            "seeds": options.seeds,
-            "python": platform.python_version(),
-            "machine": platform.machine(),
-            "libraries": {name: version(name) for name in LIBRARIES},
-            "rows": [row.__dict__ for row in rows],
-        }
-        write_whole(options.json, json.dumps(document, indent=2) + "\n")
-        print(f"written to {options.json}")
+    document = {
+        "bundle": options.bundle,
+        "references": options.references,
+        "seconds": options.seconds,
+        "seeds": options.seeds,
+        "rows": [row.__dict__ for row in rows],
+    }
+    write_result(options.json, document, LIBRARIES)
     return 0
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the benchmark; a user's error becomes one line and exit code 2."""
-    try:
-        return run(parse(argv))
-    except TrimtabError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    """Runs the benchmark."""
+    return benchmark(run, parse(argv))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ Writes to the folder given by --out:
 EXAMPLES = """\
 examples:
   trimtab train --arm ur5e
-  trimtab train --arm wam --seed 1 --out /tmp/models
+  trimtab train --arm wam --seed 1 --out runs/models
   trimtab train --arm so101 --minutes 4 --version quick --out runs/models
   trimtab models verify runs/models/so101/mlp/quick"""
 
