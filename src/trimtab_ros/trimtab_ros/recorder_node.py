@@ -29,7 +29,7 @@ class Recorder(ManagedNode):
     def configure(self) -> None:
         """Looks whether the bag's folder is free."""
         self._directory = self._free_directory()
-        self._count = 0
+        self._counts: dict[str, int] = {}
         self._diagnostics = self.speak("recorder")
 
     def activate(self) -> None:
@@ -49,7 +49,7 @@ class Recorder(ManagedNode):
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-            self.get_logger().info(f"{self._count} messages in {self._directory}")
+            self.get_logger().info(f"{sum(self._counts.values())} messages in {self._directory}")
 
     def _free_directory(self) -> Path:
         directory = Path(self.values["directory"] or f"runs/bag-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -62,18 +62,22 @@ class Recorder(ManagedNode):
         return "recording goes on"
 
     def report(self) -> None:
-        """How much was written."""
-        self._diagnostics.publish(OK, "recording", {"messages": self._count, "directory": self._directory})
+        """How much was written, and what has not come yet."""
+        silent = ", ".join(topic for topic, count in self._counts.items() if count == 0)
+        values = {"messages": sum(self._counts.values()), "silent": silent, "directory": self._directory}
+        self._diagnostics.publish(OK, "recording", values)
 
     def _record(self, topic: Topic, typestore: Any) -> Any:
         assert self._writer is not None
         message_type = f"{topic.type.__module__.partition('.')[0]}/msg/{topic.type.__name__}"
-        connection = self._writer.add_connection(self.resolve_topic_name(topic.name), message_type, typestore=typestore)
+        name = self.resolve_topic_name(topic.name)
+        connection = self._writer.add_connection(name, message_type, typestore=typestore)
+        self._counts[name] = 0
 
         def write(data: bytes) -> None:
             if self._writer is not None:
                 self._writer.write(connection, time.time_ns(), data)
-                self._count += 1
+                self._counts[name] += 1
 
         qos = QoSProfile(depth=QUEUE, reliability=topic.qos.reliability, durability=topic.qos.durability)
         return self.create_subscription(topic.type, topic.name, write, qos, raw=True)
