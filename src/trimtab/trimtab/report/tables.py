@@ -152,8 +152,9 @@ def as_text(table: Table) -> str:
 def as_html(table: Table) -> str:
     """The same table as an HTML element; the best of a column has the class `best`, footnotes follow as paragraphs."""
     head = "".join(
-        f"<th>{html.escape(title)}{f'<small>{html.escape(unit)}</small>' if unit else ''}</th>"
-        for title, unit in table.headers
+        f"<th{' class=words' if i in table.words else ''}>{html.escape(title)}"
+        f"{f'<small>{html.escape(unit)}</small>' if unit else ''}</th>"
+        for i, (title, unit) in enumerate(table.headers)
     )
     body = "".join(
         f'<tr><th scope="row">{html.escape(row[0].text)}</th>'
