@@ -107,13 +107,19 @@ def test_a_stamped_reference_is_followed_at_its_time(graph):
     tracking = Tracking(graph, "so101")
     graph.start_plan(only=("sim_bridge", "controller"), arm="so101", mode="lockstep", reference="none")
     graph.until_status("controller", "holding")
+    graph.until(lambda: tracking.rows, "states")
     publisher = graph.publisher(REFERENCE)
-    graph.until(publisher.get_subscription_count, "the controller to listen")
     trajectory = make_reference("infinity", RigidBody(tracking.arm), 3.0)
     message = trajectory_message(trajectory, tracking.arm.joints, lead=1.0)
-    start = tracking.now + 10.0  # simulated seconds: well before it is due the message is there
+    start = tracking.now + 60.0  # simulated seconds, several of real time: before it is due the message is there
     message.header.stamp = to_time(round(start * 1e9))
-    publisher.publish(message)
+
+    def accepted() -> bool:
+        publisher.publish(message)  # again: what is sent before the two have found each other is lost
+        return "reference accepted" in graph.output("controller")
+
+    graph.until(accepted, "the reference to be accepted")
+    assert tracking.now < start
     graph.until(lambda: tracking.now > start + 5.0, "the reference's end")
     wanted = trajectory.sample(np.arange(0.0, 3.0, 1e-3))[0]
     t, q = np.array([row[0] for row in tracking.rows]) - start - 1.0, np.array([row[1] for row in tracking.rows])
