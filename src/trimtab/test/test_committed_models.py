@@ -36,16 +36,23 @@ def test_it_was_not_worse_on_any_plant_when_it_was_made(name: str) -> None:
 
 @by_arm
 def test_it_helps_on_a_worn_arm(name: str) -> None:
-    """A short reference of the catalogue, none of which was trained on."""
+    """References of the catalogue, none of which was trained on.
+
+    Several, because a worn WAM's wrist sticks now here, now there: by a single run it is 2 % better or worse by chance.
+    """
     arm = load_arm(name)
     body, gap = RigidBody(arm), load_gap("worn", arm)
     bundle = load_bundle(BUNDLE, arm)
     model = ResidualModel(bundle, arm)
-    friction, trajectory = identify_friction(arm, gap), make_reference("plum", body, 8.0)
-    stack = bundle.manifest.controller
-    alone = simulate(arm, gap, stack, trajectory, friction=friction)
-    helped = simulate(arm, gap, stack, trajectory, friction=friction, residual=model, bounds=model.bounds)
-    before, after = score(alone, arm, body), score(helped, arm, body)
-    assert after.rmse < before.rmse
-    # Friction that is overcome at once is a torque that changes at once: the plant's own law needs up to 1.28 times.
-    assert after.roughness < 1.4 * before.roughness
+    friction, stack = identify_friction(arm, gap), bundle.manifest.controller
+    ratios = []
+    for reference, duration in (("plum", 8.0), ("plum", 10.0), ("infinity", 10.0)):
+        trajectory = make_reference(reference, body, duration)
+        alone = simulate(arm, gap, stack, trajectory, friction=friction)
+        helped = simulate(arm, gap, stack, trajectory, friction=friction, residual=model, bounds=model.bounds)
+        before, after = score(alone, arm, body), score(helped, arm, body)
+        ratios.append(after.rmse / before.rmse)
+        assert ratios[-1] < 1.03, (reference, duration)
+        # Friction that is overcome at once is a torque that changes at once: the plant's own law needs up to 1.28 times.
+        assert after.roughness < 1.4 * before.roughness, (reference, duration)
+    assert sum(ratios) / len(ratios) < 0.98

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.errors import JointNamesError, NotFiniteError
-from trimtab.joints import JointOrder
+from trimtab.joints import Bounds, JointOrder, all_finite
 
 NAMES = st.lists(st.text("abc_1", min_size=1, max_size=6), min_size=1, max_size=8, unique=True)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -100,3 +100,23 @@ def test_a_refused_message_does_not_spoil_the_next() -> None:
 def test_a_table_of_values_is_refused() -> None:
     with pytest.raises(JointNamesError, match="position has 4 values for 2 joints"):
         JointOrder(["a", "b"]).arrange(["a", "b"], np.zeros((2, 2)), "position")  # type: ignore[arg-type]
+
+
+numbers = st.one_of(st.floats(), st.floats(-2.0, 2.0))
+
+
+@given(st.lists(numbers, min_size=1, max_size=9))
+def test_the_quick_look_for_finite_numbers_agrees_with_numpy(values):
+    assert all_finite(np.array(values)) == bool(np.isfinite(values).all())
+
+
+def test_finite_numbers_whose_sum_is_not_are_finite():
+    assert all_finite(np.array([1e308, 1e308, 1e308]))
+
+
+@given(st.lists(st.tuples(numbers, st.floats(-3.0, 0.0), st.floats(0.0, 3.0)), min_size=1, max_size=9))
+def test_bounds_hold_what_numpy_holds_and_certain_ones_nothing_beyond(rows):
+    values, low, high = (np.array(column) for column in zip(*rows, strict=True))
+    inside = bool(((values >= low) & (values <= high)).all())
+    assert Bounds(low, high).hold(values) == inside
+    assert inside or not Bounds.certain(low, high).hold(values)

@@ -353,3 +353,14 @@ def test_a_bundle_with_tight_bounds_oscillates_within_them(rig: Rig) -> None:
     waves = 0.01 * np.sign(np.sin(2 * np.pi * 25.0 * np.arange(500) / rig.arm.rate))
     doubts = [calm(rig, Offer(wave * rig.arm.torque, 1.0, 0.0), rig.q, rig.qd, 1).doubt for wave in waves]
     assert any(doubts)
+
+
+def test_after_a_gap_trust_is_gone_at_once_though_a_step_is_weighed_later() -> None:
+    arm, body = bench("ur5e")
+    evidence = Evidence(arm, body)
+    safety = SafetyFilter(arm, body, evidence=evidence)
+    wanted = Desired(np.array(arm.home), np.zeros(arm.dof), np.zeros(arm.dof))
+    for dt, trusted in ((arm.period, True), (20 * arm.period, False)):
+        evidence.trust = 1.0
+        safety.apply(np.zeros(arm.dof), None, Sample(wanted.q, wanted.qd, wanted, dt), 1.0)
+        assert (evidence.trust > 0.0) == trusted

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from trimtab import timing
 from trimtab.arm import Arm, load_arm
 from trimtab.control.friction import FrictionModel
 from trimtab.dynamics import RigidBody
@@ -12,10 +13,11 @@ from trimtab.errors import ConfigError
 from trimtab.faults import Level
 from trimtab.metrics import Score, score
 from trimtab.names import arm_names, plant_names
-from trimtab.plant import PlantGap, load_gap
+from trimtab.plant import Plant, PlantGap, load_gap
 from trimtab.reference import Trajectory, make_reference
 from trimtab.runlog import RunLog
-from trimtab.simulate import SETTLE, friction_for, identify_friction, simulate, steps_of
+from trimtab.simulate import SETTLE, State, friction_for, identify_friction, simulate, steps_of
+from trimtab.timing import Stage, spreads_of
 
 CONTROLLERS = (
     "pd",
@@ -169,6 +171,41 @@ def test_a_log_says_what_was_run_and_has_a_row_per_period(
     np.testing.assert_allclose(log.qd_des, speed, atol=1e-9)
     np.testing.assert_allclose(log.q, log.q_link)
     assert np.isfinite(log.torque).all()
+
+
+def test_every_period_of_a_run_is_timed_by_stage(arm: Arm, body: RigidBody, gap_of: Callable[..., PlantGap]) -> None:
+    trajectory = make_reference("reach", body, 3.0)
+    log = simulate(arm, gap_of(arm), "pd", trajectory)
+    assert log.times is not None
+    assert log.times.shape == (steps_of(arm, trajectory), len(Stage) + 1)
+    assert set(spreads_of(log.times)) == {"read", "controller", "filter", "write", "publish", "cycle"}
+    for stage in set(Stage) - {Stage.RESIDUAL}:
+        assert (log.times[1:, stage] > 0.0).all(), stage
+
+
+def test_a_fault_on_purpose_and_the_physics_are_not_timed(
+    arm: Arm, body: RigidBody, gap_of: Callable[..., PlantGap], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock moves only in what an event or the plant does: no stage may have noticed."""
+    now = [0]
+
+    class Slow:
+        def on_plant(self, plant: Plant, t: float) -> None:
+            now[0] += 10**6
+
+        def on_state(self, state: State) -> State | None:
+            now[0] += 10**6
+            return state if round(state[2] * arm.rate) % 50 else None
+
+    def step(self: Plant, torque: np.ndarray) -> None:
+        now[0] += 10**6
+
+    monkeypatch.setattr(timing, "perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr(Plant, "step", step)
+    log = simulate(arm, gap_of(arm), "pd", make_reference("reach", body, 3.0), events=Slow())
+    assert log.times is not None
+    assert len(log.times) > 500
+    assert not log.times.any()
 
 
 def test_a_run_that_trips_ends_with_its_fault_in_the_log(arm: Arm, body: RigidBody, gap_of: Callable[..., PlantGap]) -> None:

@@ -199,3 +199,30 @@ def test_an_observer_does_not_compensate_what_the_residual_explains(so101: Arm) 
     stack.compensators[0].applied = seen.append  # type: ignore[method-assign]
     stack.applied(so101.torque * 0.2, residual)
     np.testing.assert_allclose(seen[0], so101.torque * 0.2 - residual)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.randoms(use_true_random=False), st.lists(st.integers(10, 390), max_size=2))
+def test_when_it_is_learned_changes_nothing(random, gaps: list[int]) -> None:
+    """A loop learns after its command is written, a simulation when the next step comes: the same torques, bit for bit."""
+    arm = load_arm("ur5e")
+    trajectory = make_reference("plum", RigidBody(arm), 3.0)
+
+    def run(learns) -> tuple[bytes, float]:
+        body = RigidBody(arm)
+        step = ControlStep(
+            arm, body, make_controller("observer", arm, body, None), 1.0, Scripted(lambda _: 0.02 * arm.torque)
+        )
+        now, torques = 0.0, []
+        for i in range(400):
+            now += 20 * arm.period if i in gaps else arm.period  # a gap: nothing is proven any more
+            wanted = trajectory.at(now)
+            if i == 1:
+                step.follow(trajectory, now)
+            result = step.step(wanted.q + 1e-4 * np.sin(5.0 * now), wanted.qd, now)
+            torques.append(result.torque)
+            if learns():
+                step.learn()
+        return np.array(torques).tobytes(), step.safety.trust
+
+    assert run(lambda: random.random() < 0.5) == run(lambda: False) == run(lambda: True)

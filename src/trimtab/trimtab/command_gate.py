@@ -1,9 +1,12 @@
 """What stands between a torque command and the drives: a stale or bad command is replaced by damping."""
 
+import numpy as np
+
 from trimtab.arm import Arm
 from trimtab.control import Damp
 from trimtab.dynamics import RigidBody
 from trimtab.faults import FaultLatch, Level
+from trimtab.joints import Bounds
 from trimtab.typing import FloatArray
 
 FADE_TIME = 0.1  # s over which a command takes over from damping: it may ask for something far from it
@@ -27,7 +30,8 @@ class CommandGate:
         self.timeout = timeout
         self._damp = Damp(arm, body)
         self._fresh = STALE_PERIODS * arm.period if fresh is None else fresh
-        self._limit = arm.torque
+        self._limit, self._negative_limit = arm.torque, -arm.torque
+        self._torques = Bounds(self._negative_limit, self._limit)
         self._fade = arm.period / FADE_TIME
         self._authority = 0.0
         self.periods = self.damped_periods = 0
@@ -63,14 +67,21 @@ class CommandGate:
         self.notice_silence(now)
         age = self.age(now)
         fresh = age is not None and age <= self._fresh and self.latch.level is Level.NOMINAL
-        damping = self._damp.torque(q, qd)
         if not fresh or self._command is None:
             self._authority = 0.0
             self.damped_periods += 1
-            return damping.clip(-self._limit, self._limit)
+            return self._within_limits(self._damp.torque(q, qd))
         self._authority = min(1.0, self._authority + self._fade)
-        torque = self._command if self._authority == 1.0 else damping + self._authority * (self._command - damping)
-        return torque.clip(-self._limit, self._limit)
+        if self._authority == 1.0:
+            return self._within_limits(self._command)
+        damping = self._damp.torque(q, qd)
+        return self._within_limits(damping + self._authority * (self._command - damping))
+
+    def _within_limits(self, torque: FloatArray) -> FloatArray:
+        if self._torques.hold(torque):
+            return torque
+        limited: FloatArray = np.minimum(np.maximum(torque, self._negative_limit), self._limit)
+        return limited
 
     def reset(self) -> None:
         """Forgets the fault and the last command: the arm is damped until a new command comes."""

@@ -7,6 +7,8 @@ from trimtab.arm import Arm
 from trimtab.errors import ConfigError
 from trimtab.typing import FloatArray
 
+_WORLD = pin.Convention.WORLD
+
 
 class RigidBody:
     """Kinematics and dynamics of one arm. Joint arrays have shape (dof,), SI units.
@@ -28,6 +30,9 @@ class RigidBody:
         self._base = self.model.getFrameId(arm.base_frame)
         self._tool = self.model.getFrameId(arm.tool_frame)
         self._zeros = np.zeros(arm.dof)
+        self._owns_gravity = arm.actuator.stack_owns_gravity
+        owned = (self.model, self.data) if self._owns_gravity else (self._weightless, self._weightless_data)
+        self._owned_model, self._owned_data = owned
 
     def inverse_dynamics(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
         """M(q) qdd + C(q, qd) qd + g(q) [Nm]."""
@@ -41,9 +46,8 @@ class RigidBody:
 
     def owned_dynamics(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
         """Inverse dynamics with the gravity torque only where the arm's contract leaves it to the stack [Nm]."""
-        if self.arm.actuator.stack_owns_gravity:
-            return self.inverse_dynamics(q, qd, qdd)
-        return self.inverse_dynamics_without_gravity(q, qd, qdd)
+        result: FloatArray = pin.rnea(self._owned_model, self._owned_data, q, qd, qdd)
+        return result
 
     def gravity(self, q: FloatArray) -> FloatArray:
         """g(q) [Nm]."""
@@ -52,13 +56,13 @@ class RigidBody:
 
     def owned_gravity(self, q: FloatArray) -> FloatArray:
         """g(q) where the stack owns gravity, else zero [Nm]."""
-        return self.gravity(q) if self.arm.actuator.stack_owns_gravity else self._zeros
+        return self.gravity(q) if self._owns_gravity else self._zeros
 
     def mass_matrix(self, q: FloatArray) -> FloatArray:
         """M(q), rotor inertia included, shape (dof, dof) [kg m^2]."""
-        matrix: FloatArray = pin.crba(self.model, self.data, q, pin.Convention.WORLD)
-        lower = np.tril(matrix.T, -1)
-        return np.triu(matrix) + lower
+        # The algorithm fills the upper triangle; its Python binding mirrors that into the lower one.
+        matrix: FloatArray = pin.crba(self.model, self.data, q, _WORLD)
+        return matrix
 
     def coriolis_matrix(self, q: FloatArray, qd: FloatArray) -> FloatArray:
         """C(q, qd) in Christoffel form, shape (dof, dof)."""
@@ -102,5 +106,6 @@ class RigidBody:
         coriolis = pin.computeJointTorqueRegressor(model, data, q, qd + qd_ref, self._zeros)[:, -10:].copy()
         coriolis -= pin.computeJointTorqueRegressor(model, data, q, qd - qd_ref, self._zeros)[:, -10:]
         inertia_and_gravity = pin.computeJointTorqueRegressor(self.model, self.data, q, self._zeros, qdd_ref)[:, -10:]
-        result: FloatArray = inertia_and_gravity + 0.25 * coriolis
+        coriolis *= 0.25
+        result: FloatArray = inertia_and_gravity + coriolis
         return result

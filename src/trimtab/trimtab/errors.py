@@ -29,5 +29,9 @@ class LogError(TrimtabError):
     """A log or bag cannot be used for what was asked."""
 
 
+class RecordingError(TrimtabError):
+    """A recording cannot begin, cannot go on or cannot be repaired; what was written of it stays readable."""
+
+
 class RenderError(TrimtabError):
     """This machine cannot draw pictures off screen."""

@@ -26,6 +26,8 @@ class ReferenceFollower:
         self._arm = arm
         self._waits = waits
         self._rest = np.zeros(arm.dof)
+        self._period = arm.period
+        self._longest_gap = PAUSE_PERIODS * arm.period
         self.reset()
 
     def reset(self) -> None:
@@ -80,9 +82,9 @@ class ReferenceFollower:
     def at(self, q: FloatArray, qd: FloatArray, now: float) -> Desired:
         """What is asked for at `now` [s], where the arm is measured at q [rad] and qd [rad/s]."""
         gap = 0.0 if self._last is None else now - self._last
-        if self._waits and gap > PAUSE_PERIODS * self._arm.period:
+        if self._waits and gap > self._longest_gap:
             # Nobody drove the arm meanwhile: the reference waits for it instead of running ahead.
-            self._start += gap - self._arm.period
+            self._start += gap - self._period
         self._last = now
         self._desired = self._next(q, qd, now)
         return self._desired

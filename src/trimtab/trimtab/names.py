@@ -7,6 +7,12 @@ LAWS = ("pd", "computed_torque", "adaptive")
 COMPENSATORS = ("friction", "integral", "observer")
 CONTROLLERS = (*LAWS, *COMPENSATORS)
 """Every word that a controller text may contain; a text without a law gets computed torque."""
+COMPOSED, PROCESSES = "composed", "processes"
+DELIVERIES = (COMPOSED, PROCESSES)
+"""How messages get from node to node of one arm: by direct call in one process, or over DDS between several."""
+MCAP, SQLITE3 = "mcap", "sqlite3"
+STORAGES = (MCAP, SQLITE3)
+"""What a bag's data file may be, as rosbag2 calls it."""
 REFERENCES = ("plum", "infinity", "reach", "sweep", "chirp")
 
 

@@ -15,17 +15,22 @@ from trimtab.dynamics import RigidBody
 from trimtab.errors import NotFiniteError, ReferenceRefused
 from trimtab.faults import FaultLatch, Level, Snapshot
 from trimtab.follower import ReferenceFollower
+from trimtab.joints import Bounds, all_finite
 from trimtab.reference import Trajectory
 from trimtab.residual.offer import Offer, ResidualSource
 from trimtab.safety import Filtered, Limit, SafetyFilter, limit_names
+from trimtab.timing import CycleTimes, Stage
 from trimtab.typing import FloatArray
 
+# Members of enumerations that every step needs: looking one up in its class takes several times as long.
 _TORQUE = int(Limit.TORQUE)
+_NOMINAL, _STOP = Level.NOMINAL, Level.STOP
+_CONTROLLER_STAGE, _RESIDUAL_STAGE, _FILTER_STAGE = Stage.CONTROLLER, Stage.RESIDUAL, Stage.FILTER
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepResult:
-    """What one step decided. Arrays have shape (dof,)."""
+    """What one step decided. Arrays have shape (dof,). Treat it as frozen; it is not because each step makes one."""
 
     torque: FloatArray | None
     """What to send [Nm]; None when nothing may be commanded."""
@@ -59,10 +64,12 @@ class ControlStep:
         state_timeout: float | None = None,
         residual: ResidualSource | None = None,
         safety: SafetyFilter | None = None,
+        times: CycleTimes | None = None,
     ) -> None:
         """state_timeout: longest gap between two states [s]; the contract's unless given.
 
-        residual: where learned torque comes from; None for none. safety: the contract's filter unless given.
+        residual: where learned torque comes from; None for none. safety: the contract's filter unless given. times: who
+        is told which part of a step took how long.
         """
         self.arm = arm
         self._state_timeout = arm.timeouts.state if state_timeout is None else state_timeout
@@ -72,11 +79,19 @@ class ControlStep:
         """Share of the residual that may act: 0 is shadow, computed and judged but not applied."""
         self.safety = safety or SafetyFilter(arm, body, corrector_bandwidth=controller.corrector_bandwidth)
         self.latch = FaultLatch()
+        self._times = times or CycleTimes(capacity=1)
         self._order = arm.order()
         self._hold, self._damp = Hold(arm, body), Damp(arm, body)
         self._follower = ReferenceFollower(arm)
         self._nowhere = Desired(np.zeros(arm.dof), np.zeros(arm.dof), np.zeros(arm.dof))
         self._last: float | None = None
+        self._period = arm.period
+        # A state within these bounds trips nothing; only one outside of them is looked at closely.
+        margin, fastest = arm.trips.position_margin, arm.trips.velocity * arm.velocity
+        farthest = np.full(arm.dof, arm.trips.tracking_error)
+        self._positions = Bounds.certain(arm.lower - margin, arm.upper + margin)
+        self._velocities = Bounds.certain(-fastest, fastest)
+        self._errors = Bounds(-farthest, farthest)
 
     @property
     def desired(self) -> Desired | None:
@@ -120,46 +135,51 @@ class ControlStep:
 
     def step(self, q: FloatArray, qd: FloatArray, now: float) -> StepResult:
         """One period: q [rad] and qd [rad/s] measured at `now` [s]."""
+        now = float(now)  # a numpy number would make all that is computed from it slow
         dt = self._elapsed(now)
-        self._check_state(q, qd, now)
-        if self.latch.level is Level.STOP:
+        if not (self._positions.hold(q) and self._velocities.hold(qd)):
+            self._check_state(q, qd, now)
+        if self.latch.level is _STOP:
             self.safety.drop()
-            return StepResult(None, None, self._follower.desired or self._nowhere, Level.STOP)
+            return StepResult(None, None, self._follower.desired or self._nowhere, _STOP)
         desired = self._follower.at(q, qd, now)
-        away = np.abs(desired.q - q)
-        if away.max() > self.arm.trips.tracking_error:
-            i = int(away.argmax())
-            self.latch.trip(
-                Level.HOLD,
-                f"joint '{self.arm.joints[i]}' is {away[i]:.3f} rad from its reference "
-                f"(trip at {self.arm.trips.tracking_error:g})",
-                now,
-                {"q": q.tolist(), "qd": qd.tolist(), "q_des": desired.q.tolist()},
-            )
-        classical, offer, made = self._torque(Sample(q, qd, desired, dt), now)
-        if not np.isfinite(made.torque).all():
+        sample = Sample(q, qd, desired, dt)
+        if not self._errors.hold(sample.error):
+            self._check_tracking(sample, now)
+        classical, offer, made = self._torque(sample, now)
+        if not all_finite(made.torque):
             self.latch.trip(Level.STOP, "the controller's torque is not finite", now)
-            return StepResult(None, None, desired, Level.STOP)
+            return StepResult(None, None, desired, _STOP)
         self.controller.applied(made.torque, made.learned)
         residual, learned = (None, None) if self.residual is None else (made.residual, made.learned)
         return StepResult(made.torque, classical, desired, self.latch.level, residual, learned, offer, made.limits)
 
+    def learn(self) -> None:
+        """Works out what the last step showed of the residual: for a loop whose command is written. Changes no torque."""
+        self.safety.learn()
+
     def _torque(self, sample: Sample, now: float) -> tuple[FloatArray, Offer | None, Filtered]:
         """Classical torque, what was offered on top, and what comes of the two."""
-        if not self.latch.level.controlled:
+        level = self.latch.level
+        if level is not _NOMINAL and not level.controlled:
             self.safety.drop()
-            behaviour = self._hold if self.latch.level is Level.HOLD else self._damp
+            behaviour = self._hold if level is Level.HOLD else self._damp
             torque = behaviour.torque(sample.q, sample.qd)
             return torque, None, self.safety.limited(torque)
         classical = self.controller.torque(sample)
+        mark = self._times.mark
+        mark(_CONTROLLER_STAGE)
         if self.residual is None:
-            return classical, None, self.safety.limited(classical)
+            made = self.safety.limited(classical)
+            mark(_FILTER_STAGE)
+            return classical, None, made
         offer, doubt = None, None
-        if self.latch.level is Level.NOMINAL:
+        if level is _NOMINAL:
             try:
                 offer = self.residual.offer(sample, classical, now)
             except Exception as error:  # whatever a model does, the classical torque goes on
                 doubt = f"it failed: {error}"
+            mark(_RESIDUAL_STAGE)
         try:
             made = self.safety.apply(classical, offer, sample, now, authority=self.authority)
             doubt = doubt or made.doubt
@@ -168,24 +188,26 @@ class ControlStep:
             made, doubt = self.safety.limited(classical), f"it failed: {error}"
         if doubt is not None:
             self.latch.trip(Level.RESIDUAL_OFF, f"residual: {doubt}", now, _snapshot(sample, classical, offer, made))
+        mark(_FILTER_STAGE)
         return classical, offer, made
 
     def _elapsed(self, now: float) -> float:
         """Time since the last step; a gap or a jump back latches."""
         if not math.isfinite(now):
             self.latch.trip(Level.STOP, f"the state's stamp is {now}", now)
-            return self.arm.period
+            return self._period
         last, self._last = self._last, now
         if last is None:
-            return self.arm.period
+            return self._period
         if now <= last:
             self.latch.trip(Level.STOP, f"the state's stamp went from {last:.6f} s to {now:.6f} s", now)
-            return self.arm.period
+            return self._period
         if now - last > self._state_timeout:
             self.latch.trip(Level.STOP, f"no state for {now - last:.3f} s (allowed {self._state_timeout:g} s)", now)
         return now - last
 
     def _check_state(self, q: FloatArray, qd: FloatArray, now: float) -> None:
+        """Latches where a state is not finite, outside the limits or too fast."""
         arm = self.arm
         try:
             self._order.require_finite(q, "position")
@@ -203,6 +225,19 @@ class ControlStep:
             i = int(speed.argmax())
             reason = f"joint '{arm.joints[i]}' moves at {abs(qd[i]):.2f} rad/s, its limit is {arm.velocity[i]:g}"
             self.latch.trip(Level.DAMP, reason, now, {"q": q.tolist(), "qd": qd.tolist()})
+
+    def _check_tracking(self, sample: Sample, now: float) -> None:
+        """Latches where the arm is too far from its reference."""
+        away = np.abs(sample.error)
+        if away.max() > self.arm.trips.tracking_error:
+            i = int(away.argmax())
+            self.latch.trip(
+                Level.HOLD,
+                f"joint '{self.arm.joints[i]}' is {away[i]:.3f} rad from its reference "
+                f"(trip at {self.arm.trips.tracking_error:g})",
+                now,
+                {"q": sample.q.tolist(), "qd": sample.qd.tolist(), "q_des": sample.desired.q.tolist()},
+            )
 
 
 def _snapshot(sample: Sample, classical: FloatArray, offer: Offer | None, made: Filtered) -> Snapshot:

@@ -31,12 +31,16 @@ class SlotineLi:
         # Order of pinocchio's inertial parameters: mass, mass * com (3), inertia (6).
         scale = np.array([mass, *[moment] * 3, *[inertia] * 6])
         friction_limit = gains.limit * arm.torque
-        self._bound = np.concatenate([PAYLOAD_BOUND * scale, friction_limit, friction_limit])
+        self._highest = np.concatenate([PAYLOAD_BOUND * scale, friction_limit, friction_limit])
+        self._lowest = np.concatenate([-PAYLOAD_BOUND * scale, np.zeros(2 * arm.dof)])  # friction never drives
         self._gain = np.concatenate([gains.payload * scale**2 / mass, *[gains.friction * arm.kp] * 2])
         self._theta = np.zeros(10 + 2 * arm.dof)
         self._explained = np.zeros(arm.dof)
         self._regressor = np.zeros((arm.dof, 10 + 2 * arm.dof))
-        self._diagonal = np.arange(arm.dof)
+        payload, coulomb, viscous = np.split(self._regressor, [10, 10 + arm.dof], axis=1)
+        # Views: what is written here stands in the regressor. A joint's friction acts on that joint alone.
+        self._payload_columns = payload
+        self._coulomb_diagonal, self._viscous_diagonal = _diagonal(coulomb), _diagonal(viscous)
 
     @property
     def parameters(self) -> FloatArray:
@@ -51,19 +55,20 @@ class SlotineLi:
     def torque(self, sample: Sample) -> FloatArray:
         """Adapts, then gives the torque [Nm]."""
         wanted = sample.desired
-        error = wanted.q - sample.q
+        pull = self._slope * sample.error
         speed_error = wanted.qd - sample.qd
-        qd_ref = wanted.qd + self._slope * error
+        qd_ref = wanted.qd + pull
         qdd_ref = wanted.qdd + self._slope * speed_error
-        s = speed_error + self._slope * error
+        s = speed_error + pull
         regressor = self._fill_regressor(sample, qd_ref, qdd_ref)
-        self._theta += self._gain * (s @ regressor) * sample.dt
-        np.clip(self._theta, -self._bound, self._bound, out=self._theta)
-        np.maximum(self._theta[10:], 0.0, out=self._theta[10:])  # friction never drives
-        self._explained = regressor @ self._theta
+        self._theta += self._gain * s.dot(regressor) * sample.dt
+        np.maximum(self._theta, self._lowest, out=self._theta)
+        np.minimum(self._theta, self._highest, out=self._theta)
+        self._explained = regressor.dot(self._theta)
         # M (damping s), so that heavy and light joints converge alike; C qr' = C qd + C s.
         rigid = self._body.owned_dynamics(sample.q, sample.qd, qdd_ref + self._damping * s).copy()
-        return rigid + self._body.coriolis_matrix(sample.q, sample.qd) @ s + self._explained
+        coriolis: FloatArray = self._body.coriolis_matrix(sample.q, sample.qd).dot(s)
+        return rigid + coriolis + self._explained
 
     def explained(self) -> FloatArray:
         """Y theta of the last step [Nm]."""
@@ -71,8 +76,13 @@ class SlotineLi:
 
     def _fill_regressor(self, sample: Sample, qd_ref: FloatArray, qdd_ref: FloatArray) -> FloatArray:
         """Columns: payload (10), smoothed sign of the wanted speed, wanted speed over its limit. Shape (dof, 10 + 2 dof)."""
-        regressor, dof = self._regressor, len(self._diagonal)
-        regressor[:, :10] = self._body.slotine_li_regressor(sample.q, sample.qd, qd_ref, qdd_ref)
-        regressor[self._diagonal, 10 + self._diagonal] = np.tanh(sample.desired.qd / self._smooth)
-        regressor[self._diagonal, 10 + dof + self._diagonal] = sample.desired.qd / self._velocity
-        return regressor
+        self._payload_columns[...] = self._body.slotine_li_regressor(sample.q, sample.qd, qd_ref, qdd_ref)
+        np.tanh(sample.desired.qd / self._smooth, out=self._coulomb_diagonal)
+        np.divide(sample.desired.qd, self._velocity, out=self._viscous_diagonal)
+        return self._regressor
+
+
+def _diagonal(square: FloatArray) -> FloatArray:
+    """The diagonal of a square matrix as a view that can be written to."""
+    view: FloatArray = np.einsum("ii->i", square)
+    return view

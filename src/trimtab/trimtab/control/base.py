@@ -1,12 +1,15 @@
 """What every part of a controller looks like."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from trimtab.typing import FloatArray
 
+# Values that are made anew in every period are not frozen: making a frozen one takes three times as long. Treat them as
+# if they were.
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Desired:
     """What the reference asks for at one instant, each of shape (dof,)."""
 
@@ -18,7 +21,7 @@ class Desired:
     """[rad/s^2]"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sample:
     """One measured state and what was asked for at that instant."""
 
@@ -29,6 +32,11 @@ class Sample:
     desired: Desired
     dt: float
     """Time since the sample before [s]."""
+    error: FloatArray = field(init=False)
+    """Wanted less measured positions [rad]: computed once for all who need it."""
+
+    def __post_init__(self) -> None:
+        self.error = self.desired.q - self.q
 
 
 class ControlLaw(Protocol):

@@ -6,6 +6,7 @@ from trimtab.arm import Arm
 from trimtab.control.base import Sample
 from trimtab.control.friction import FrictionModel
 from trimtab.dynamics import RigidBody
+from trimtab.joints import Bounds
 from trimtab.typing import FloatArray
 
 
@@ -38,6 +39,7 @@ class IntegralAction:
     def __init__(self, arm: Arm) -> None:
         self._gain = arm.kp * arm.integral.rate
         self._limit = arm.integral.limit * arm.torque
+        self._negative_limit = -self._limit
         self._torque = np.zeros(arm.dof)
 
     def reset(self) -> None:
@@ -46,8 +48,8 @@ class IntegralAction:
 
     def torque(self, sample: Sample) -> FloatArray:
         """[Nm]."""
-        step = self._gain * (sample.desired.q - sample.q) * sample.dt
-        self._torque = np.clip(self._torque + step, -self._limit, self._limit)
+        step = self._gain * sample.error * sample.dt
+        self._torque = np.minimum(np.maximum(self._torque + step, self._negative_limit), self._limit)
         return self._torque
 
     def explained(self) -> None:
@@ -69,6 +71,8 @@ class MomentumObserver:
         self.bandwidth = arm.observer.bandwidth
         """Cut-off of the estimate [rad/s]."""
         self._limit = arm.observer.limit * arm.torque
+        self._negative_limit = -self._limit
+        self._bounds = Bounds(self._negative_limit, self._limit)
         self._zeros = np.zeros(arm.dof)
         self.reset()
 
@@ -86,16 +90,18 @@ class MomentumObserver:
     def torque(self, sample: Sample) -> FloatArray:
         """Minus the estimated disturbance, bounded [Nm]."""
         q, qd = sample.q, sample.qd
-        momentum = self._body.mass_matrix(q) @ qd
-        drift = self._body.coriolis_matrix(q, qd).T @ qd - self._body.owned_gravity(q)
+        momentum = self._body.mass_matrix(q).dot(qd)
+        drift = self._body.coriolis_matrix(q, qd).T.dot(qd) - self._body.owned_gravity(q)
         if self._integral is None:
             self._integral = momentum.copy()
         else:
             self._integral += (self._applied + drift + self._estimate) * sample.dt
             estimate = self.bandwidth * (momentum - self._integral)
-            self._estimate = np.clip(estimate, -self._limit, self._limit)
-            # Where the bound holds, the integral follows: it must not wind up behind it.
-            self._integral += (estimate - self._estimate) / self.bandwidth
+            self._estimate = estimate
+            if not self._bounds.hold(estimate):
+                self._estimate = np.minimum(np.maximum(estimate, self._negative_limit), self._limit)
+                # Where the bound holds, the integral follows: it must not wind up behind it.
+                self._integral += (estimate - self._estimate) / self.bandwidth
         return -self._estimate
 
     def explained(self) -> None:

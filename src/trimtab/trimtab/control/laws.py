@@ -19,7 +19,7 @@ class PdGravity:
     def torque(self, sample: Sample) -> FloatArray:
         """[Nm]."""
         wanted = sample.desired
-        feedback = self._kp * (wanted.q - sample.q) + self._kd * (wanted.qd - sample.qd)
+        feedback = self._kp * sample.error + self._kd * (wanted.qd - sample.qd)
         return feedback + self._body.owned_gravity(sample.q)
 
     def explained(self) -> None:
@@ -40,7 +40,7 @@ class ComputedTorque:
     def torque(self, sample: Sample) -> FloatArray:
         """[Nm]."""
         wanted = sample.desired
-        acceleration = wanted.qdd + self._kp * (wanted.q - sample.q) + self._kd * (wanted.qd - sample.qd)
+        acceleration = wanted.qdd + self._kp * sample.error + self._kd * (wanted.qd - sample.qd)
         return self._body.owned_dynamics(sample.q, sample.qd, acceleration)
 
     def explained(self) -> None:

@@ -49,6 +49,6 @@ def make_reference(name: str, body: RigidBody, duration: float) -> Trajectory:
         raise ConfigError(f"unknown reference '{name}'; known: {', '.join(REFERENCES)}")
     if not 1.0 < duration <= LONGEST:
         raise ConfigError(f"a reference takes more than one second and at most {LONGEST:g}, not {duration:g}")
-    trajectory = _BUILDERS[name](body, duration)
+    trajectory = _BUILDERS[name](body, duration).on_whole_nanoseconds()
     check_trajectory(body.arm, trajectory)
     return trajectory

@@ -6,7 +6,6 @@ from trimtab.arm import Arm
 from trimtab.errors import ReferenceRefused
 from trimtab.reference.trajectory import Trajectory
 
-SAMPLES_PER_KNOT = 64  # a quintic may overshoot between knots
 TOLERANCE = 1e-9
 END_SPEED_TOLERANCE = 0.01  # share of the velocity limit
 
@@ -15,10 +14,9 @@ def check_trajectory(arm: Arm, trajectory: Trajectory) -> None:
     """Raises `ReferenceRefused` with the joint, the value and the limit."""
     if trajectory.dof != arm.dof:
         raise ReferenceRefused(f"the trajectory has {trajectory.dof} joints, {arm.name} has {arm.dof}")
-    with np.errstate(over="ignore", invalid="ignore"):
-        q, qd = trajectory.extremes(SAMPLES_PER_KNOT)
+    extremes = trajectory.extremes()
     for i, joint in enumerate(arm.joints):
-        low, high = q[:, i].min(), q[:, i].max()
+        low, high, fastest = extremes.low[i], extremes.high[i], extremes.fastest[i]
         if not low >= arm.lower[i] - TOLERANCE:  # also when it overflows
             raise ReferenceRefused(
                 f"joint '{joint}' is asked to go to {_show(low)} rad, its lower limit is {_show(arm.lower[i])}"
@@ -27,7 +25,6 @@ def check_trajectory(arm: Arm, trajectory: Trajectory) -> None:
             raise ReferenceRefused(
                 f"joint '{joint}' is asked to go to {_show(high)} rad, its upper limit is {_show(arm.upper[i])}"
             )
-        fastest = np.abs(qd[:, i]).max()
         if not fastest <= arm.velocity[i] + TOLERANCE:
             raise ReferenceRefused(
                 f"joint '{joint}' is asked to move at {_show(fastest)} rad/s, its velocity limit is {_show(arm.velocity[i])}"

@@ -1,5 +1,8 @@
 """A joint trajectory: knots with position, velocity and acceleration, joined by quintic polynomials."""
 
+from bisect import bisect_right
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.interpolate import CubicSpline
 
@@ -19,6 +22,30 @@ _HERMITE = np.array(
     ]
 )
 
+SAMPLES = 64  # of a segment, in which its extremes are looked for: a quintic may overshoot between knots
+SEGMENTS_AT_ONCE = 16
+_S = np.arange(SAMPLES)[:, None] / SAMPLES
+_POWERS = _S ** np.arange(6)
+_SLOPES = np.where(np.arange(6) > 0, np.arange(6) * _S ** np.maximum(np.arange(6) - 1, 0), 0.0)
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """What a motion reaches, each of shape (dof,); NaN or infinite where its numbers overflow."""
+
+    low: FloatArray
+    """[rad]"""
+    high: FloatArray
+    """[rad]"""
+    fastest: FloatArray
+    """[rad/s]"""
+
+    def with_(self, other: "Extremes") -> "Extremes":
+        """Of both motions together; NaN stays."""
+        return Extremes(
+            np.minimum(self.low, other.low), np.maximum(self.high, other.high), np.maximum(self.fastest, other.fastest)
+        )
+
 
 class Trajectory:
     """Twice continuously differentiable motion through knots; before the first and after the last knot it rests there."""
@@ -37,6 +64,8 @@ class Trajectory:
             late = int(np.flatnonzero(np.diff(self.t) <= 0.0)[0]) + 1
             raise ReferenceRefused(f"times of a trajectory must increase; point {late} does not come after the one before")
         self._coefficients = self._quintics()
+        self._extremes: Extremes | None = None
+        self._times: list[float] = self.t.tolist()  # for looking up single ones, where arrays are slow
         step = np.diff(self.t)
         uniform = len(step) > 0 and np.allclose(step, step[0], rtol=1e-9, atol=1e-12)
         self._step = float(step[0]) if uniform else None
@@ -76,52 +105,64 @@ class Trajectory:
 
     def at(self, t: float) -> Desired:
         """Position, velocity and acceleration at a time [s]."""
-        if t <= self.t[0] or len(self.t) == 1:
-            return self._start if t == self.t[0] else Desired(self.q[0], self._rest, self._rest)
-        if t >= self.t[-1]:
+        t, times = float(t), self._times
+        if t <= times[0] or len(times) == 1:
+            return self._start if t == times[0] else Desired(self.q[0], self._rest, self._rest)
+        if t >= times[-1]:
             return Desired(self.q[-1], self._rest, self._rest)
-        if self._step is None:
-            i = int(np.searchsorted(self.t, t, side="right")) - 1
-        else:
-            i = min(int((t - self.t[0]) / self._step), len(self.t) - 2)
-        span = float(self.t[i + 1] - self.t[i])
-        s = (t - float(self.t[i])) / span
+        i = bisect_right(times, t) - 1 if self._step is None else min(int((t - times[0]) / self._step), len(times) - 2)
+        span = times[i + 1] - times[i]
+        s = (t - times[i]) / span
         r = 1.0 / span
+        s3, s4 = s**3, s**4
         powers = np.array(
             [
-                [1.0, s, s * s, s**3, s**4, s**5],
-                [0.0, r, 2.0 * s * r, 3.0 * s * s * r, 4.0 * s**3 * r, 5.0 * s**4 * r],
-                [0.0, 0.0, 2.0 * r * r, 6.0 * s * r * r, 12.0 * s * s * r * r, 20.0 * s**3 * r * r],
+                [1.0, s, s * s, s3, s4, s**5],
+                [0.0, r, 2.0 * s * r, 3.0 * s * s * r, 4.0 * s3 * r, 5.0 * s4 * r],
+                [0.0, 0.0, 2.0 * r * r, 6.0 * s * r * r, 12.0 * s * s * r * r, 20.0 * s3 * r * r],
             ]
         )
-        q, qd, qdd = powers @ self._coefficients[i]
-        return Desired(q, qd, qdd)
+        motion = powers.dot(self._coefficients[i])
+        return Desired(motion[0], motion[1], motion[2])
 
     def sample(self, t: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """q, qd, qdd at many times, each of shape (len(t), dof)."""
         rows = [self.at(float(instant)) for instant in t]
         return np.array([r.q for r in rows]), np.array([r.qd for r in rows]), np.array([r.qdd for r in rows])
 
-    def extremes(self, samples: int) -> tuple[FloatArray, FloatArray]:
-        """Q and qd at all knots and at `samples` instants of each segment: all that a limit check must see."""
-        s = np.arange(samples)[:, None] / samples
-        power = np.arange(6)
-        slope = np.where(power > 0, power * s ** np.maximum(power - 1, 0), 0.0)
-        q = np.einsum("sp,npd->nsd", s**power, self._coefficients).reshape(-1, self.dof)
-        qd = np.einsum("sp,npd->nsd", slope, self._coefficients) / np.diff(self.t)[:, None, None]
-        return np.vstack([q, self.q]), np.vstack([qd.reshape(-1, self.dof), self.qd])
+    def extremes(self) -> "Extremes":
+        """What the motion reaches between its ends; computed once and kept, for a long trajectory it takes a while.
+
+        Little by little: numpy lets no other thread run meanwhile, and one of them may have a deadline.
+        """
+        if self._extremes is None:
+            found = Extremes(self.q.min(axis=0), self.q.max(axis=0), np.abs(self.qd).max(axis=0))
+            with np.errstate(over="ignore", invalid="ignore"):
+                for first in range(0, len(self.t) - 1, SEGMENTS_AT_ONCE):
+                    segments = slice(first, first + SEGMENTS_AT_ONCE)
+                    q = np.einsum("sp,npd->nsd", _POWERS, self._coefficients[segments])
+                    qd = np.einsum("sp,npd->nsd", _SLOPES, self._coefficients[segments])
+                    qd /= np.diff(self.t[first : first + SEGMENTS_AT_ONCE + 1])[:, None, None]
+                    part = Extremes(q.min(axis=(0, 1)), q.max(axis=(0, 1)), np.abs(qd).max(axis=(0, 1)))
+                    found = found.with_(part)
+            self._extremes = found
+        return self._extremes
+
+    def on_whole_nanoseconds(self) -> "Trajectory":
+        """The same knots at times that a message can carry: what is read back from a bag is the very same trajectory."""
+        return Trajectory(np.round(self.t * 1e9) / 1e9, self.q, self.qd, self.qdd)
 
     def preceded_by(self, start: Desired, duration: float) -> "Trajectory":
         """This trajectory after a quintic of the given duration from `start` to its first knot."""
         if duration <= 0.0:
             raise ReferenceRefused("an approach needs a positive duration")
         t = np.concatenate([[0.0], self.t - self.t[0] + duration])
-        return Trajectory(
-            t,
-            np.vstack([start.q, self.q]),
-            np.vstack([start.qd, self.qd]),
-            np.vstack([start.qdd, self.qdd]),
-        )
+        rows = (start.q, self.q), (start.qd, self.qd), (start.qdd, self.qdd)
+        joined = Trajectory(t, *(np.vstack(row) for row in rows))
+        if self._extremes is not None:
+            approach = Trajectory(t[:2], joined.q[:2], joined.qd[:2], joined.qdd[:2])
+            joined._extremes = approach.extremes().with_(self._extremes)
+        return joined
 
     @property
     def _start(self) -> Desired:

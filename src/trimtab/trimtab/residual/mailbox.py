@@ -1,8 +1,6 @@
-"""The newest residual that came from elsewhere: what the controller uses when the model runs in another process."""
+"""The newest residuals that came from elsewhere: what the controller uses when the model runs in another node."""
 
 from dataclasses import replace
-
-import numpy as np
 
 from trimtab.arm import Arm
 from trimtab.control.base import Sample
@@ -13,33 +11,45 @@ SAME_REFERENCE = 0.02  # rad; a residual made for a reference further away than 
 
 
 class Mailbox:
-    """Holds one offer and the reference that it was made for; gives it while it fits."""
+    """Holds the newest offers and the references that they were made for; gives the one for the state before.
+
+    The model answers a state while, or after, the controller does: a command never waits for it. So each state is answered
+    with the offer made for the state before it, in whatever order the two processes or nodes run.
+    """
 
     def __init__(self, arm: Arm) -> None:
-        self._arm = arm
+        self._half_period = 0.5 * arm.period
         self.strangers = 0
         """Offers that were made for another reference than the arm is following."""
         self.reset()
 
     def reset(self) -> None:
         """Empty."""
-        self._offer: Offer | None = None
-        self._desired: FloatArray | None = None
+        self._newest: tuple[Offer, FloatArray] | None = None
+        self._before: tuple[Offer, FloatArray] | None = None
 
     def put(self, offer: Offer, desired: FloatArray) -> None:
-        """A new offer, made for these wanted positions, shape (dof,) [rad]."""
-        self._offer, self._desired = offer, desired
+        """A new offer, made for these wanted positions, shape (dof,) [rad]; one that comes again changes nothing."""
+        if self._newest is not None and self._newest[0].stamp == offer.stamp:
+            return
+        self._before, self._newest = self._newest, (offer, desired)
 
     def offer(self, sample: Sample, classical: FloatArray, now: float) -> Offer | None:  # noqa: ARG002
-        """The newest offer; None where there is none, without confidence where it was made for another reference.
+        """The newest offer that was not made for this very state; None where there is none.
 
-        Its age is for the safety filter to judge. Meanwhile the reference has moved on by speed times age.
+        Its age is for the safety filter to judge. Meanwhile the reference has moved on by speed times age; an offer for
+        another one comes without confidence.
         """
-        offer, desired = self._offer, self._desired
-        if offer is None or desired is None:
+        found = self._newest
+        if found is not None and abs(now - found[0].stamp) < self._half_period:
+            found = self._before
+        if found is None:
             return None
-        moved = np.abs(sample.desired.qd) * abs(now - offer.stamp)
-        if (np.abs(desired - sample.desired.q) <= SAME_REFERENCE + moved).all():
-            return offer
-        self.strangers += 1
-        return replace(offer, confidence=0.0)
+        offer, desired = found
+        wanted, age = sample.desired, abs(now - offer.stamp)
+        # Plain numbers: for the few joints of an arm that is faster than numpy.
+        for made_for, asked, speed in zip(desired.tolist(), wanted.q.tolist(), wanted.qd.tolist(), strict=True):
+            if not abs(made_for - asked) <= SAME_REFERENCE + abs(speed) * age:
+                self.strangers += 1
+                return replace(offer, confidence=0.0)
+        return offer

@@ -7,9 +7,12 @@ from trimtab.control.base import Sample
 from trimtab.typing import FloatArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Offer:
-    """A torque that a model would like to add. Nobody has judged it yet: that is the safety filter's work."""
+    """A torque that a model would like to add. Nobody has judged it yet: that is the safety filter's work.
+
+    Treat it as frozen; it is not because one is made in every period.
+    """
 
     torque: FloatArray
     """In the arm's joint order, shape (dof,) [Nm]; may hold anything that a model can emit."""

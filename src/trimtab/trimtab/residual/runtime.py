@@ -10,6 +10,7 @@ import numpy as np
 from trimtab.arm import Arm
 from trimtab.control.base import Sample
 from trimtab.errors import BundleRefused
+from trimtab.joints import all_finite
 from trimtab.residual.bundle import Bundle
 from trimtab.residual.network import LOWEST, Network
 from trimtab.residual.offer import Offer
@@ -115,7 +116,7 @@ class ResidualModel:
         torque = network.residual.astype(np.float64)
         if self._order is not None:
             torque = torque[self._order]
-        if not math.isfinite(torque.sum()):
+        if not all_finite(torque):
             network.reset()  # what is not finite would stay in the recurrent state for ever
         if deadline is not None and self._clock() - start > deadline:
             self.late += 1

@@ -27,6 +27,7 @@ class AbortMonitor:
         self._limits = arm.residual
         self._longest_slew = SLEW_RUN * 2.0 * float((size / arm.torque).max()) / arm.residual.slew
         self._scale = 1.0 / np.maximum(size, 1e-12)
+        self._most_energy = arm.residual.abort_oscillation**2
         self.reset()
 
     def reset(self) -> None:
@@ -42,16 +43,16 @@ class AbortMonitor:
         share = dt / (WINDOW + dt)
         self._saturated += share * (float(fired & _SIZE > 0) - self._saturated)
         self._slewing = self._slewing + dt if fired & _SLEW else 0.0
-        scaled = residual * self._scale
-        high = scaled - self._slow
+        high = residual * self._scale
+        high -= self._slow
         self._slow += min(1.0, 2.0 * math.pi * HIGH_BAND * dt) * high
-        self._energy += share * (float(np.dot(high, high)) - self._energy)
+        self._energy += share * (float(high.dot(high)) - self._energy)
         limits = self._limits
         if self._saturated > limits.abort_saturation:
             return f"it was larger than its bound in {100 * self._saturated:.0f} % of the last {WINDOW:g} s"
         if self._slewing > self._longest_slew:
             return f"it ran at its slew limit for {self._slewing:.3f} s without a break"
-        if self._energy > limits.abort_oscillation**2:
+        if self._energy > self._most_energy:
             return (
                 f"it oscillates: {100 * math.sqrt(self._energy):.0f} % of its bound above {HIGH_BAND:g} Hz "
                 f"(allowed {100 * limits.abort_oscillation:.0f} %)"

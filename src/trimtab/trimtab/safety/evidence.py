@@ -44,8 +44,10 @@ class Evidence:
     def __init__(self, arm: Arm, body: RigidBody, corrector_bandwidth: float = 0.0) -> None:
         """corrector_bandwidth: of the controller's disturbance observer [rad/s]; 0 where it has none."""
         self._body = body
-        self._damping = 2.0 * arm.computed_torque.damping * arm.bandwidth
-        self._stiffness = arm.bandwidth**2
+        # Two rows, like the states that they multiply: numpy is slow where shapes differ.
+        self._damping = np.tile(2.0 * arm.computed_torque.damping * arm.bandwidth, (2, 1))
+        self._stiffness = np.tile(arm.bandwidth**2, (2, 1))
+        self._scratch = np.empty((2, arm.dof))
         self._corrector = corrector_bandwidth
         self._rise = 1.0 / arm.residual.fade
         self._proof = round(PROOF * arm.rate)
@@ -74,23 +76,23 @@ class Evidence:
 
         After a gap nothing is proven any more: the estimate does not hold over one.
         """
-        if dt > self._longest:
+        if self.broken_by(dt):
             self.reset()
             return
         if self._steps % INERTIA_EVERY == 0:
             self._inverse_inertia = np.asarray(np.linalg.inv(self._body.mass_matrix(q)), dtype=np.float64)
         self._steps += 1
-        torques, slow, speed, moved = self._torques, self._slow, self._speed, self._moved
+        torques, slow, speed, moved, scratch = self._torques, self._slow, self._speed, self._moved, self._scratch
         torques[0], torques[1] = applied, offered
         torques -= slow
         if self._corrector > 0.0:
-            slow += min(1.0, self._corrector * dt) * torques
-        acceleration = torques @ self._inverse_inertia  # rows; M is symmetric
-        acceleration -= self._damping * speed
-        acceleration -= self._stiffness * moved
+            slow += np.multiply(torques, min(1.0, self._corrector * dt), scratch)
+        acceleration = torques.dot(self._inverse_inertia)  # rows; M is symmetric
+        acceleration -= np.multiply(self._damping, speed, scratch)
+        acceleration -= np.multiply(self._stiffness, moved, scratch)
         acceleration *= dt
         speed += acceleration
-        moved += dt * speed
+        moved += np.multiply(speed, dt, scratch)
         alone, x = error + moved[0], moved[1]
         share = dt / (WINDOW + dt)
         self._ee += share * (float(error.dot(error)) - self._ee)
@@ -99,6 +101,10 @@ class Evidence:
         self._xx += share * (float(x.dot(x)) - self._xx)
         change = self._earned() - self.trust
         self.trust += min(max(change, -dt / FALL), dt * self._rise)
+
+    def broken_by(self, dt: float) -> bool:
+        """Whether a step of this length [s] is a gap."""
+        return dt > self._longest
 
     def doubt(self, dt: float) -> None:
         """A step in which the residual asked for more than it may: trust falls as if the evidence had turned."""

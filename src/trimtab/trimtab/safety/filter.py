@@ -8,6 +8,7 @@ import numpy as np
 from trimtab.arm import Arm
 from trimtab.control.base import Sample
 from trimtab.dynamics import RigidBody
+from trimtab.joints import Bounds
 from trimtab.residual.offer import Offer
 from trimtab.safety.aborts import AbortMonitor
 from trimtab.safety.evidence import Evidence
@@ -22,10 +23,13 @@ _TORQUE, _SIZE, _SLEW, _ENERGY = int(Limit.TORQUE), int(Limit.SIZE), int(Limit.S
 _POSITION, _VELOCITY = int(Limit.POSITION), int(Limit.VELOCITY)
 _CONFIDENCE, _EVIDENCE, _MISSING = int(Limit.CONFIDENCE), int(Limit.EVIDENCE), int(Limit.MISSING)
 
+_Lesson = tuple[FloatArray, FloatArray, FloatArray, FloatArray, float]
+"""What `Evidence.update` takes."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Filtered:
-    """What the filter made of one step. Arrays have shape (dof,) [Nm]."""
+    """What the filter made of one step. Arrays have shape (dof,) [Nm]. Treat it as frozen; each step makes one."""
 
     torque: FloatArray
     """To send: within the torque limits."""
@@ -45,6 +49,9 @@ class SafetyFilter:
     Whatever is offered: the torque is within the arm's limits, the residual within its size and, from step to step,
     within its slew; the energy that it puts into the arm is within the tank. Where the residual is zero the torque is the
     classical one, bit for bit. A residual that is missing, doubtful or out of favour goes to zero at its slew limit.
+
+    What a step teaches about the residual counts from the next step on, so that a loop can work it out when the command is
+    written (`learn`); where nobody calls that, the next step does.
     """
 
     def __init__(
@@ -77,6 +84,12 @@ class SafetyFilter:
         self._inverse_velocity = 1.0 / arm.velocity
         self._slow = 1.0 - limits.velocity_margin  # share of the speed limit up to which nothing fades
         self._fastest = arm.trips.velocity
+        self._longest_age = FRESH_PERIODS * arm.period + ROUNDING
+        self._torques = Bounds(self._negative_limit, self._limit)
+        # Positions and speeds within these bounds fade nothing; only others are looked at closely.
+        calm = min(self._slow, self._fastest) * arm.velocity
+        self._calm = Bounds.certain(-calm, calm)
+        self._roomy = Bounds.certain(arm.lower + limits.position_margin, arm.upper - limits.position_margin)
         self._tank = EnergyTank(arm)
         self._evidence = evidence or Evidence(arm, body, corrector_bandwidth)
         self._aborts = AbortMonitor(arm, self._size)
@@ -91,6 +104,7 @@ class SafetyFilter:
         self._aborts.reset()
         self._residual: FloatArray = self._zeros
         self._offered: FloatArray = self._zeros
+        self._lesson: _Lesson | None = None
         self._heard: float | None = None
 
     def forgive(self) -> None:
@@ -98,6 +112,7 @@ class SafetyFilter:
         self._evidence.reset()
         self._aborts.reset()
         self._offered = self._zeros
+        self._lesson = None
         self._heard = None
 
     @property
@@ -108,6 +123,7 @@ class SafetyFilter:
     @property
     def trust(self) -> float:
         """Authority that the residual has earned, 0 to 1."""
+        self.learn()
         return self._evidence.trust
 
     @property
@@ -118,8 +134,15 @@ class SafetyFilter:
     def drop(self) -> None:
         """Takes the residual away at once: the arm is not under the classical controller any more."""
         self._residual = self._offered = self._zeros
+        self._lesson = None
         self._evidence.reset()
         self._aborts.reset()
+
+    def learn(self) -> None:
+        """Weighs what the last step showed. For when nobody waits; a second call does nothing."""
+        lesson, self._lesson = self._lesson, None
+        if lesson is not None:
+            self._evidence.update(*lesson)
 
     def apply(
         self, classical: FloatArray, offer: Offer | None, sample: Sample, now: float, *, authority: float = 1.0
@@ -129,10 +152,12 @@ class SafetyFilter:
         authority: 0 computes and judges but adds nothing (shadow); between 0 and 1 a canary's share.
         """
         q, qd, dt = sample.q, sample.qd, sample.dt
-        self._evidence.update(q, sample.desired.q - q, self._residual, self._offered, dt)
+        self.learn()
+        self._lesson = (q, sample.error, self._residual, self._offered, dt)
+        if self._evidence.broken_by(dt):
+            self.learn()  # a gap: nothing is proven any more, now
         self._tank.refill(dt)
-        speed = np.abs(qd) * self._inverse_velocity
-        fastest = max(speed.tolist())
+        speed = None if self._calm.hold(qd) else np.abs(qd) * self._inverse_velocity
         wanted, gate, fired, doubt = self._judge(offer, now)
         self._offered = target = wanted
         if wanted is not self._zeros:
@@ -140,10 +165,10 @@ class SafetyFilter:
             target = min(1.0, max(0.0, gate * authority * trust)) * wanted
             if authority > 0.0 and trust < 1.0:
                 fired |= _EVIDENCE
-            target, near = self._away_from_limits(target, q, qd, speed, fastest)
+            target, near = self._away_from_limits(target, q, qd, speed)
             fired |= near
         if target is not self._zeros or self._residual is not self._zeros:
-            self._residual, slowed = self._moved_towards(target, qd, fastest)
+            self._residual, slowed = self._moved_towards(target, qd, speed)
             fired |= slowed
             if slowed & _SLEW:
                 self._evidence.doubt(dt)  # what jumps has changed its mind: its past proves little
@@ -162,7 +187,7 @@ class SafetyFilter:
         return Filtered(torque, self._zeros, self._zeros, over, None)
 
     def _within_limits(self, total: FloatArray) -> tuple[FloatArray, int]:
-        if all((np.abs(total) <= self._limit).tolist()):
+        if self._torques.hold(total):
             return total, 0
         return np.minimum(np.maximum(total, self._negative_limit), self._limit), _TORQUE
 
@@ -170,7 +195,7 @@ class SafetyFilter:
         """The offered torque within its size, the share that confidence leaves of it, limits, and a reason for doubt."""
         # An answer may overtake the state that it answers: between processes, a little ahead is as good as a little behind.
         age = math.inf if offer is None else now - offer.stamp
-        if offer is None or not abs(age) <= FRESH_PERIODS * self._arm.period + ROUNDING:
+        if offer is None or not abs(age) <= self._longest_age:
             return self._zeros, 0.0, _MISSING, self._why_missing(age, now)
         torque, confidence = offer.torque, offer.confidence
         if torque.shape != self._zeros.shape:
@@ -197,31 +222,32 @@ class SafetyFilter:
         return None
 
     def _away_from_limits(
-        self, target: FloatArray, q: FloatArray, qd: FloatArray, speed: FloatArray, fastest: float
+        self, target: FloatArray, q: FloatArray, qd: FloatArray, speed: FloatArray | None
     ) -> tuple[FloatArray, int]:
         """Fades out what pushes towards a near position limit, or along a motion that is near its speed limit.
 
-        speed: |qd| as a share of its limit; fastest: the largest of them.
+        speed: |qd| as a share of its limit, None where all are far below.
         """
         limits, fired = self._arm.residual, 0
-        offset = q - self._middle
-        room = self._half - np.abs(offset)
-        if min(room.tolist()) < limits.position_margin:
-            share = np.clip(room / limits.position_margin, 0.0, 1.0)
-            faded = np.where(target * offset > 0.0, target * share, target)
-            fired |= _POSITION if (faded != target).any() else 0
-            target = faded
-        if fastest > self._slow:
+        if not self._roomy.hold(q):
+            offset = q - self._middle
+            room = self._half - np.abs(offset)
+            if min(room.tolist()) < limits.position_margin:
+                share = np.clip(room / limits.position_margin, 0.0, 1.0)
+                faded = np.where(target * offset > 0.0, target * share, target)
+                fired |= _POSITION if (faded != target).any() else 0
+                target = faded
+        if speed is not None and max(speed.tolist()) > self._slow:
             share = np.clip((1.0 - speed) / limits.velocity_margin, 0.0, 1.0)
             faded = np.where(target * qd > 0.0, target * share, target)
             fired |= _VELOCITY if (faded != target).any() else 0
             target = faded
         return target, fired
 
-    def _moved_towards(self, target: FloatArray, qd: FloatArray, fastest: float) -> tuple[FloatArray, int]:
-        """The next residual: towards the target within slew, as far as the tank pays for it."""
+    def _moved_towards(self, target: FloatArray, qd: FloatArray, speed: FloatArray | None) -> tuple[FloatArray, int]:
+        """The next residual: towards the target within slew, as far as the tank pays for it. speed: as above."""
         before, fired = self._residual, 0
-        if fastest > self._fastest:
+        if speed is not None and max(speed.tolist()) > self._fastest:
             return self._zeros, _VELOCITY  # beyond the trip the reserve does not hold, and the arm is being braked
         leaving = target is self._zeros
         if not leaving:

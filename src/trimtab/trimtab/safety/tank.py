@@ -1,7 +1,5 @@
 """The energy tank: a residual can put only so much energy into the arm."""
 
-import numpy as np
-
 from trimtab.arm import Arm
 from trimtab.typing import FloatArray
 
@@ -24,6 +22,8 @@ class EnergyTank:
         self._refill = limits.refill
         # A residual u brought to zero at the slew limit s, at speed v, puts at most v u^2 / (2 s) in on its way.
         self._reserve = arm.trips.velocity * arm.velocity / (2.0 * limits.slew * arm.torque)
+        self._asked: FloatArray | None = None
+        self._answer = 0.0
         self.reset()
 
     @property
@@ -62,10 +62,17 @@ class EnergyTank:
         self._level -= self._power * self._period
 
     def _kept(self, residual: FloatArray) -> float:
-        """Reserve that a residual needs [J]."""
-        return float(np.dot(self._reserve, residual * residual))
+        """Reserve that a residual needs [J]. Remembers the last answer: what is paid for is what the next step asks for."""
+        if residual is not self._asked:
+            self._answer = float(self._reserve.dot(residual * residual))
+            self._asked = residual
+        return self._answer
 
 
 def _injected(residual: FloatArray, qd: FloatArray) -> float:
     """Sum of the positive joint powers [W]."""
-    return float(sum(power for power in (residual * qd).tolist() if power > 0.0))
+    total = 0.0
+    for power in (residual * qd).tolist():
+        if power > 0.0:
+            total += power
+    return total
