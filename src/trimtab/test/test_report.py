@@ -21,7 +21,8 @@ from trimtab.report import offscreen, picture, plots
 from trimtab.report.page import report_parts, write_report
 from trimtab.report.picture import clip_frames, render_clip, render_picture
 from trimtab.report.stage import Format, Stage
-from trimtab.report.tables import as_html, comparison_rows, comparison_table, joint_rows, joint_table
+from trimtab.report.tables import comparison_rows, comparison_table, joint_rows, joint_table
+from trimtab.report.typeset import as_html
 from trimtab.runlog import RunLog
 from trimtab.simulate import simulate
 
@@ -240,7 +241,7 @@ def test_page_holds_everything_in_itself(comparison: Comparison, tmp_path: Path)
     assert sum(counts) == report_parts(logs, scores)
     page = file.read_text()
     sources = re.findall(r'src="([^"]{0,30})', page)
-    assert len(sources) == page.count("src=") == 6
+    assert len(sources) == page.count("src=") == 7
     assert all(source.startswith(("data:image/png;base64,", "data:image/gif;base64,")) for source in sources)
     without_images = re.sub(r'src="data:[^"]*"', "", page)
     assert not re.search(r"https?://|url\(|@import|<script|<link", without_images)
@@ -249,7 +250,7 @@ def test_page_holds_everything_in_itself(comparison: Comparison, tmp_path: Path)
         assert fact in without_images
     names = {"index.html", "scores.json", "picture.png", "clip.gif"}
     assert {path.name for path in file.parent.iterdir()} == names | {
-        f"{p}.png" for p in ("tool_path", "tool_error", "joint_errors", "torques")
+        f"{p}.png" for p in ("tool_path", "tool_error", "joint_errors", "torques", "stage_times")
     }
 
 
@@ -266,7 +267,7 @@ def test_page_is_written_where_nothing_can_be_drawn(
     assert sum(counts) == report_parts(logs, scores)
     page = file.read_text()
     assert "no OpenGL &lt;here&gt;; install libegl1" in page
-    assert page.count('src="data:image/png') == 4
+    assert page.count('src="data:image/png') == 5
     assert as_html(comparison_rows(scores)) in page
     assert not (tmp_path / "picture.png").exists()
 

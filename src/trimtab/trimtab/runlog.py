@@ -1,6 +1,6 @@
 """What a run leaves behind: one row per control period."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -48,3 +48,8 @@ class RunLog:
     """Level of the fault ladder after each step, (n,) of int; None where nobody recorded it."""
     trust: FloatArray | None = None
     """Authority that the residual has earned, (n,), 0 to 1; None for a run without a residual."""
+    times: np.ndarray | None = field(default=None, compare=False, repr=False)
+    """What each stage took, (n, 7) [us] as `CycleTimes.rows` gives it; None where nobody measured it.
+
+    The one thing in a log that differs from run to run.
+    """

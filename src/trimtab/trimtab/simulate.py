@@ -17,6 +17,7 @@ from trimtab.residual.offer import ResidualSource
 from trimtab.runlog import RunLog
 from trimtab.safety import Limit, SafetyFilter
 from trimtab.step import ControlStep
+from trimtab.timing import CycleTimes, Stage
 from trimtab.typing import FloatArray
 
 SETTLE = 1.0  # s of rest after the reference's end, in which settling is measured
@@ -62,13 +63,14 @@ def simulate(
     body = RigidBody(arm)
     stack = make_controller(controller, arm, body, friction)
     safety = SafetyFilter(arm, body, bounds=bounds, corrector_bandwidth=stack.corrector_bandwidth)
-    step = ControlStep(arm, body, stack, residual=residual, safety=safety)
+    count = steps_of(arm, trajectory)
+    times = CycleTimes(capacity=count)
+    step = ControlStep(arm, body, stack, residual=residual, safety=safety, times=times)
     step.authority = authority
     if residual is not None:
         residual.reset()
     plant = Plant(arm, gap, seed)
     plant.reset(trajectory.q[0])
-    count = steps_of(arm, trajectory)
     t: FloatArray = np.arange(count, dtype=np.float64) * arm.period
     q, qd, q_link, q_des, qd_des = (np.empty((count, arm.dof)) for _ in range(5))
     torque = np.full((count, arm.dof), np.nan)
@@ -85,27 +87,36 @@ def simulate(
     step.follow(trajectory, start=0.0)
     silent = 0  # periods since the controller last got a state
     for i in range(count):
+        times.begin()
+        if i > 0:
+            measured = plant.measure()
+        times.mark(Stage.READ)
         if events is not None:
             events.on_plant(plant, t[i])
         state: State | None = (*measured, t[i])
         if events is not None:
             state = events.on_state((*measured, t[i]))
+        times.skip()  # what goes wrong on purpose costs a robot nothing
         if state is not None:
             result = step.step(*state)
+        times.mark(Stage.CONTROLLER)  # what a step does after its filter is for the controller: it learns what was sent
         silent = 0 if state is not None else silent + 1
+        sent = result.torque if silent < STALE_PERIODS else None
+        # A controller that commands nothing leaves the arm to its driver, which damps it.
+        applied = damp.torque(*measured) if sent is None else sent
+        times.mark(Stage.WRITE)
         q[i], qd[i] = measured
         q_link[i] = plant.link_position
         wanted = trajectory.at(t[i]) if state is None else result.desired
         q_des[i], qd_des[i] = wanted.q, wanted.qd
         limits[i], levels[i], trust[i] = result.limits, result.level, safety.trust
-        sent = result.torque if silent < STALE_PERIODS else None
         if sent is not None:
             torque[i] = sent
             if result.residual is not None:
                 added[i] = result.residual
-        # A controller that commands nothing leaves the arm to its driver, which damps it.
-        plant.step(damp.torque(*measured) if sent is None else sent)
-        measured = plant.measure()
+        times.mark(Stage.PUBLISH)
+        times.end()
+        plant.step(applied)
         if progress is not None and ((i + 1) % report_every == 0 or i + 1 == count):
             progress(i + 1 - told)
             told = i + 1
@@ -131,6 +142,7 @@ def simulate(
         faults=tuple(step.latch.history),
         levels=levels,
         trust=None if residual is None else trust,
+        times=times.rows(),
     )
 
 

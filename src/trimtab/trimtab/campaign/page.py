@@ -10,7 +10,7 @@ from trimtab.campaign.runner import Outcome
 from trimtab.campaign.tables import MEANINGS, full_rows, summary_rows
 from trimtab.files import write_whole
 from trimtab.report.page import PAGE, fill_template
-from trimtab.report.tables import as_html
+from trimtab.report.typeset import as_html
 
 RESULTS = "faults.json"
 

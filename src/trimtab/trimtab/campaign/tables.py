@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trimtab.campaign.runner import Outcome
-from trimtab.report.tables import NEVER, Cell, Table
+from trimtab.report.typeset import NEVER, Cell, Table
 
 MEANINGS = {
     "detected by": "What noticed the fault: a level of the fault ladder that latched, else the limits that held the "

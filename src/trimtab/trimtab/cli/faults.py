@@ -70,7 +70,7 @@ def _faults(arguments: argparse.Namespace) -> int:
     from trimtab.campaign.page import verdict_of, write_campaign
     from trimtab.campaign.rigs import choose_arms, make_rig
     from trimtab.campaign.tables import summary_rows
-    from trimtab.report.tables import as_text
+    from trimtab.report.typeset import as_text
 
     cases = choose_cases(arguments.faults)
     references = [word.strip() for word in arguments.references.split(",")]

@@ -24,6 +24,11 @@ class StepBar:
         )
         self._end = 0
 
+    def expect(self, steps: int) -> None:
+        """Adds steps to the total, where it is not known from the start."""
+        self._bar.total += steps
+        self._bar.refresh()
+
     def stage(self, name: str, steps: int) -> None:
         """Begins a stage of `steps` steps; what the stage before did not report counts as done."""
         self._bar.update(self._end - self._bar.n)

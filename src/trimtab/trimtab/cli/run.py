@@ -13,16 +13,19 @@ if TYPE_CHECKING:
     from trimtab.control.friction import FrictionModel
     from trimtab.metrics import Score
     from trimtab.plant import PlantGap
+    from trimtab.recording.context import RecordingContext
     from trimtab.reference import Trajectory
     from trimtab.residual.runtime import ResidualModel
     from trimtab.runlog import RunLog
 
 FAULTED = 1
+LOOP = "loop"
+"""How messages get from plant to controller here: not at all. The other ways are in `names.DELIVERIES`."""
 
 DESCRIPTION = """\
 Simulates an arm that follows a reference, with one controller or several side by side. The plant differs from what
 the controllers believe as its file says (friction, payload, backlash, delay, ...). Needs no ROS; the same seed gives
-the same numbers.
+the same numbers, but for what the stages of a cycle took.
 
 Writes to the folder given by --out:
   index.html                  a page with plots, pictures and scores, all in one file
@@ -42,6 +45,8 @@ class Setup:
     trajectory: "Trajectory"
     seed: int
     friction: "FrictionModel | None" = None
+    friction_text: str = ""
+    """Its file."""
     identify: bool = False
     """Whether a controller needs a friction model that nobody gave."""
     residual: "ResidualModel | None" = None
@@ -154,6 +159,7 @@ def prepare(arguments: argparse.Namespace) -> Setup:
     setup = Setup(arm, gap, controllers, arguments.reference, trajectory, arguments.seed)
     if arguments.friction is not None:
         setup.friction = load_friction(arguments.friction, arm)
+        setup.friction_text = arguments.friction.read_text(encoding="utf-8")
         setup.notes.append(f"Friction model: {arguments.friction}.")
     if arguments.residual is not None:
         setup.residual = _residual(arguments, setup)
@@ -205,6 +211,7 @@ def simulate_all(setup: Setup, folder: Path) -> tuple[list["RunLog"], list["Scor
             bar.stage("identify friction", sweep)
             setup.friction = identify_friction(arm, gap, bar.advance)
             setup.friction.save(folder / "friction.yaml", arm.name, f"a sweep of {IDENTIFICATION:g} s on plant {gap.name}")
+            setup.friction_text = (folder / "friction.yaml").read_text(encoding="utf-8")
             setup.notes.append(
                 f"Friction was identified from a sweep of {IDENTIFICATION:g} s on this plant (friction.yaml)."
             )
@@ -223,10 +230,28 @@ def simulate_all(setup: Setup, folder: Path) -> tuple[list["RunLog"], list["Scor
                 progress=bar.advance,
             )
             log = replace(log, controller=label)
-            write_log(folder / "bags" / label, log)
+            write_log(folder / "bags" / label, log, _context(setup, text, residual))
             logs.append(log)
             scores.append(score(log, arm, body))
     return logs, scores
+
+
+def _context(setup: Setup, controller: str, residual: "ResidualModel | None") -> "RecordingContext":
+    """What a run's bag tells of itself; its controller is the classical one alone."""
+    from trimtab.names import needs_friction
+    from trimtab.recording.describe import describe
+
+    return describe(
+        setup.arm,
+        plant=setup.gap.name,
+        controller=controller,
+        friction=setup.friction_text if needs_friction(controller) else "",
+        residual="off" if residual is None else "on",
+        model="" if residual is None else str(residual.bundle.folder),
+        delivery=LOOP,
+        reference=setup.reference,
+        seed=str(setup.seed),
+    )
 
 
 def _tables(scores: list["Score"]) -> str:

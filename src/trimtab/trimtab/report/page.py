@@ -15,12 +15,20 @@ from trimtab.metrics import JointScore, Score
 from trimtab.plant import PlantGap
 from trimtab.report import picture
 from trimtab.report.plots import plot_joint_errors, plot_residual, plot_tool_error, plot_tool_path, plot_torques
-from trimtab.report.tables import COMPARISON, JOINTS, Column, as_html, comparison_rows, joint_rows
+from trimtab.report.tables import COMPARISON, JOINTS, Column, comparison_rows, joint_rows
+from trimtab.report.timing_plot import plot_stage_times
+from trimtab.report.timing_table import stage_table
+from trimtab.report.typeset import as_html
 from trimtab.runlog import RunLog
 from trimtab.simulate import Progress
+from trimtab.timing import spreads_of
 
 PAGE = "index.html"
 SCORES = "scores.json"
+STAGE_TIMES = (
+    "What each stage of a control cycle took on the machine that made this page: one process, no deadline to meet. The "
+    "physics of the simulated arm is not in it. These times differ from run to run."
+)
 
 
 def report_parts(logs: list[RunLog], scores: list[Score], *, pictures: bool = True) -> int:
@@ -63,6 +71,7 @@ def write_report(
         path_plots=plots["tool_path"] + plots["tool_error"],
         joint_plots=plots["joint_errors"] + plots["torques"] + plots.get("residual", ""),
         joint_tables="".join(_joint_details(score) for score in scores),
+        timing=_timing(plots.get("stage_times", ""), logs),
         meanings=_meanings(COMPARISON),
         joint_meanings=_meanings(JOINTS),
     )
@@ -82,7 +91,7 @@ Draw = Callable[[Arm, RigidBody, list[RunLog]], bytes]
 
 
 def _plots(logs: Sequence[RunLog]) -> dict[str, tuple[str, Draw]]:
-    """Caption and maker of each plot by its file's name; that of the residual only where a run has one."""
+    """Caption and maker of each plot by its file's name; those of residual and times only where a run has them."""
     plots: dict[str, tuple[str, Draw]] = {
         "tool_path": ("Path of the tool, reference and driven.", lambda _, body, logs: plot_tool_path(body, logs)),
         "tool_error": ("Distance of the tool from its reference.", lambda _, body, logs: plot_tool_error(body, logs)),
@@ -93,6 +102,8 @@ def _plots(logs: Sequence[RunLog]) -> dict[str, tuple[str, Draw]]:
     if learned is not None:
         caption = f"Learned part of the torque of {learned.controller}, and the authority that it has earned."
         plots["residual"] = (caption, lambda arm, _, __: plot_residual(arm, learned))
+    if any(log.times is not None for log in logs):
+        plots["stage_times"] = (STAGE_TIMES, lambda arm, _, logs: plot_stage_times(arm, logs))
     return plots
 
 
@@ -166,6 +177,16 @@ def _notes(notes: list[str]) -> str:
 
 def _joint_details(score: Score) -> str:
     return f"<details><summary>{html.escape(score.controller)}</summary>\n{as_html(joint_rows(score))}</details>\n"
+
+
+def _timing(plot: str, logs: list[RunLog]) -> str:
+    """The section on stage times; nothing where nobody measured them."""
+    tables = "".join(
+        f"<details><summary>{html.escape(log.controller)}</summary>\n{as_html(stage_table(spreads_of(log.times)))}</details>\n"
+        for log in logs
+        if log.times is not None
+    )
+    return f"<h2>Where the time goes</h2>\n{plot}{tables}" if plot else ""
 
 
 def _meanings(columns: Sequence[Column[Score]] | Sequence[Column[JointScore]]) -> str:
