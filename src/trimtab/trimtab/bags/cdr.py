@@ -1,0 +1,150 @@
+"""JointState messages decoded many at a time: a stream's messages differ in their numbers, not in their layout.
+
+A generic decoder takes each message apart by itself. Here the layout (names, places of the numbers) is found once, and all
+messages whose other bytes are the same are read as columns of one table.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab.typing import FloatArray
+
+HEADER = 4  # bytes that tell the encoding, before the content; places are aligned from there on
+MOST_PADDING = 24  # zeros behind a message: DDS leaves room to align the numbers of each field, also of an empty one
+_STAMP = 4, 12
+LONGEST_NAME, MOST_NAMES = 4096, 4096
+
+
+class MalformedMessage(ValueError):
+    """Bytes that are no JointState."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names of a JointState and where its numbers are."""
+
+    length: int
+    little: bool
+    names: tuple[str, ...]
+    places: tuple[tuple[int, int], ...]
+    """First byte and count of position, velocity and effort."""
+    fixed: np.ndarray
+    """Places of the bytes that make the layout."""
+    content: np.ndarray
+    """These bytes."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Messages of one layout, in the order in which they came."""
+
+    names: tuple[str, ...]
+    index: np.ndarray
+    """Which of the messages that were given, (n,)."""
+    stamp: np.ndarray
+    """(n,) of int64 [ns]"""
+    position: FloatArray
+    velocity: FloatArray
+    effort: FloatArray
+    """(n, count); each has as many columns as the messages have values, none for an empty field."""
+
+
+def layout_of(data: bytes) -> Layout:
+    """The layout of one message; raises `MalformedMessage`."""
+    if len(data) < HEADER + 8 or data[0] != 0 or data[1] not in (0, 1):
+        raise MalformedMessage("it is not in plain CDR")
+    little = data[1] == 1
+    number = struct.Struct("<I" if little else ">I")
+    fixed = [(0, 2)]
+
+    def count(place: int, most: int) -> tuple[int, int]:
+        place += -(place - HEADER) % 4
+        if place + 4 > len(data):
+            raise MalformedMessage("it ends in the middle")
+        (found,) = number.unpack_from(data, place)
+        if found > most:
+            raise MalformedMessage(f"it claims {found} values")
+        fixed.append((place, place + 4))
+        return found, place + 4
+
+    def text(place: int) -> tuple[str, int]:
+        size, place = count(place, LONGEST_NAME)
+        if place + size > len(data):
+            raise MalformedMessage("it ends in the middle")
+        fixed.append((place, place + size))
+        try:
+            return data[place : place + max(0, size - 1)].decode(), place + size
+        except UnicodeDecodeError as error:
+            raise MalformedMessage("a name in it is no text") from error
+
+    _, place = text(_STAMP[1])
+    names = []
+    size, place = count(place, MOST_NAMES)
+    for _ in range(size):
+        name, place = text(place)
+        names.append(name)
+    places = []
+    for _ in range(3):
+        size, place = count(place, MOST_NAMES)
+        if size:
+            place += -(place - HEADER) % 8
+            if place + 8 * size > len(data):
+                raise MalformedMessage("it ends in the middle")
+        places.append((place, size))
+        place += 8 * size
+    if len(data) - place > MOST_PADDING or any(data[place:]):
+        raise MalformedMessage(f"it has {len(data) - place} bytes too many")
+    which = np.concatenate([np.arange(*span) for span in fixed])
+    return Layout(len(data), little, tuple(names), tuple(places), which, np.frombuffer(data, np.uint8)[which])
+
+
+class JointStateDecoder:
+    """Remembers the layouts that it has met: streams of one topic have one, or a few."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, list[Layout]] = {}
+
+    def decode(self, messages: Sequence[bytes]) -> tuple[list[Columns], list[tuple[int, str]]]:
+        """Tables of the messages by layout, and which messages are malformed, with the reason."""
+        lengths = np.fromiter(map(len, messages), np.int64, len(messages))
+        tables: list[Columns] = []
+        malformed: list[tuple[int, str]] = []
+        for length in np.unique(lengths):
+            index = np.flatnonzero(lengths == length)
+            raw = np.frombuffer(b"".join([messages[i] for i in index.tolist()]), np.uint8).reshape(len(index), length)
+            for layout in self._known.get(int(length), []):
+                if len(index) == 0:
+                    break
+                fits = (raw[:, layout.fixed] == layout.content).all(axis=1)
+                if fits.any():
+                    tables.append(_columns(layout, index[fits], raw[fits]))
+                    index, raw = index[~fits], raw[~fits]
+            while len(index):
+                try:
+                    layout = layout_of(messages[index[0]])
+                except MalformedMessage as error:
+                    malformed.append((int(index[0]), str(error)))
+                    index, raw = index[1:], raw[1:]
+                    continue
+                self._known.setdefault(int(length), []).append(layout)
+                fits = (raw[:, layout.fixed] == layout.content).all(axis=1)
+                tables.append(_columns(layout, index[fits], raw[fits]))
+                index, raw = index[~fits], raw[~fits]
+            known = self._known.get(int(length), [])
+            del known[:-8]  # a stream of ever new layouts is no reason to remember them all
+        return tables, malformed
+
+
+def _columns(layout: Layout, index: np.ndarray, raw: np.ndarray) -> Columns:
+    order = "<" if layout.little else ">"
+    stamp = np.ascontiguousarray(raw[:, slice(*_STAMP)])
+    seconds = stamp[:, :4].copy().view(f"{order}i4")[:, 0].astype(np.int64)
+    rest = stamp[:, 4:].copy().view(f"{order}u4")[:, 0].astype(np.int64)
+    values = []
+    for place, count in layout.places:
+        block = np.ascontiguousarray(raw[:, place : place + 8 * count])
+        values.append(block.view(f"{order}f8").astype(np.float64) if count else np.empty((len(index), 0)))
+    return Columns(layout.names, index, seconds * 1_000_000_000 + rest, *values)
