@@ -36,6 +36,9 @@ setup(
         "mujoco>=4,<5",
         "urdf-parser-py",
         "rosbags",
+        "mcap>=1.6",
+        "lz4",
+        "zstandard",
         "matplotlib",
         "pillow",
         "tqdm",
@@ -44,7 +47,7 @@ setup(
         "cryptography>=40",
         "fsspec",
     ],
-    extras_require={"training": ["trimtab_training"]},
+    extras_require={"training": ["trimtab_training"], "cluster": ["distributed"]},
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{PACKAGE}"]),
         (f"share/{PACKAGE}", ["package.xml"]),

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from trimtab import bag
 from trimtab import simulate as simulation
@@ -25,6 +26,8 @@ from trimtab.dynamics import RigidBody
 from trimtab.faults import Fault, Level
 from trimtab.names import CONTROLLERS, REFERENCES, arm_names, plant_names
 from trimtab.plant import load_gap
+from trimtab.recording.context import RecordingContext
+from trimtab.recording.describe import revision
 from trimtab.reference import Trajectory, make_reference
 from trimtab.runlog import RunLog
 from trimtab.simulate import simulate
@@ -65,6 +68,13 @@ def test_a_residual_is_one_more_run_with_its_own_plot_and_topic(here: Path, caps
     assert "/residual_torque" not in (Path("learned/bags") / stack / "metadata.yaml").read_text()
     scores = json.loads(Path("learned/scores.json").read_text())["scores"]
     assert [row["controller"] for row in scores] == [stack, f"{stack}+mlp"]
+    # The bag holds what it takes to compute the run again.
+    context = RecordingContext.from_custom_data(yaml.safe_load(metadata)["rosbag2_bagfile_information"]["custom_data"])
+    assert (context.controller, context.residual, context.bundle) == (stack, "on", "mlp/1")
+    assert context.friction == Path("learned/friction.yaml").read_text()
+    assert context.contract == load_arm("so101").file.read_text()
+    assert (context.plant, context.seed, context.reference, context.delivery) == ("worn", "0", "plum", "loop")
+    assert (context.revision, context.dirty) == revision()
 
 
 def test_a_residual_on_another_stack_is_noted_and_one_of_another_arm_refused(
@@ -301,7 +311,7 @@ main.build_parser().format_help()
 print(json.dumps(list(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"mujoco", "matplotlib", "pinocchio", "scipy", "rclpy", "rosbags"} & set(json.loads(done.stdout))
+    assert not {"mujoco", "matplotlib", "pinocchio", "scipy", "rclpy", "rosbags", "mcap"} & set(json.loads(done.stdout))
 
 
 def test_the_module_runs_as_a_script() -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 
-from trimtab.cli import arms, doctor, faults, fit, models, run
+from trimtab.cli import arms, bag, convert, dataset, doctor, faults, fit, models, replay, run
 from trimtab.cli.parser import CommandParser
 from trimtab.errors import TrimtabError
 
@@ -29,19 +29,24 @@ examples:
   trimtab run --plant worn --compare pd,friction,observer
   trimtab run --reference sweep --controller pd --plant worn --duration 20 --out runs/sweep
   trimtab fit friction runs/sweep/bags/pd --arm ur5e    identify friction from that bag
+  trimtab convert rollouts.npz --mapping wam_pd --arm wam    bags of a recording that is none
+  trimtab dataset runs/*/bags --arm ur5e                a training set of bags
   trimtab arms                                          the arms that are known
   trimtab models list                                   the learned models that are installed
   trimtab faults --arm so101                            what a model that goes wrong can do: nothing bad
+  trimtab replay runs/worn/bags --candidate mlp         does a model pass on these bags?
+  trimtab bag repair runs/cut-off                       make a complete bag of a damaged one
   trimtab doctor                                        what this machine has and lacks
 
-Each command has its own --help. Exit codes: 0 all well, 1 ran but with a fault, 2 refused, 130 interrupted."""
+Each command has its own --help. Exit codes: 0 all well, 1 ran but with a fault or a negative verdict, 2 refused,
+3 inconclusive, 130 interrupted."""
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser with all built-in and installed subcommands."""
     parser = CommandParser(prog="trimtab", description=DESCRIPTION, epilog=EXAMPLES)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for module in (run, fit, faults, models, arms, doctor):
+    for module in (run, fit, replay, convert, dataset, faults, bag, models, arms, doctor):
         module.register(subparsers)
     for entry in sorted(entry_points(group=GROUP), key=lambda found: found.name):
         try:
