@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
-from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, OpaqueFunction
+from launch.actions import IncludeLaunchDescription, OpaqueFunction
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import LaunchConfiguration
 
+from trimtab_ros.launch_actions import declared
 from trimtab_ros.plan import fleet_arguments, robots_of_fleet
 
 ARM_LAUNCH = Path(__file__).with_name("arm.launch.py")
@@ -23,13 +24,4 @@ def bring_up(context: LaunchContext) -> list[LaunchDescriptionEntity]:
 
 def generate_launch_description() -> LaunchDescription:
     """Declares every argument of the fleet with its description and choices."""
-    declared = [
-        DeclareLaunchArgument(
-            argument.name,
-            default_value=argument.default,
-            description=argument.description,
-            choices=list(argument.choices) or None,
-        )
-        for argument in fleet_arguments()
-    ]
-    return LaunchDescription([*declared, OpaqueFunction(function=bring_up)])
+    return LaunchDescription([*declared(fleet_arguments()), OpaqueFunction(function=bring_up)])

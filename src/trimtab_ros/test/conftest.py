@@ -21,6 +21,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
+from trimtab.names import PROCESSES
 from trimtab_ros.plan import Process, environment, plan
 from trimtab_ros.topics import DIAGNOSTICS, REFERENCE, Topic
 from trimtab_ros.up import command_line, end
@@ -65,8 +66,8 @@ class Graph:
         return child
 
     def start_plan(self, only: tuple[str, ...] = (), **arguments: str) -> None:
-        """Starts the plan's processes, or some of them by name."""
-        for process in plan(arguments):
+        """Starts the plan's processes, or some of them by name; a process per node unless the test says otherwise."""
+        for process in plan({"delivery": PROCESSES, **arguments}):
             if process.name == "reference" and REFERENCE in self.heard:
                 process.parameters["listeners"] += 1  # the test listens too, and must not miss it
             if not only or process.name in only:
@@ -77,6 +78,10 @@ class Graph:
 
     def output(self, name: str) -> str:
         return self.output_file(name).read_text()
+
+    def said(self) -> str:
+        """What all processes have printed."""
+        return "\n".join(self.output(name) for name in self.children)
 
     def kill(self, name: str) -> None:
         self.children[name].send_signal(signal.SIGKILL)

@@ -10,13 +10,13 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from trimtab.errors import ReferenceRefused
 from trimtab.joints import JointOrder
 from trimtab.reference import Trajectory
+from trimtab.reference.message import trajectory_of
 from trimtab_ros.messages import (
     classical_array,
     state_arrays,
     state_message,
     to_nanoseconds,
     to_time,
-    to_trajectory,
     torque_array,
     torque_message,
     trajectory_message,
@@ -41,7 +41,7 @@ def test_state_round_trip(values):
 
 @given(st.permutations(range(3)), st.lists(numbers, min_size=3, max_size=3))
 def test_torque_goes_by_name(order, values):
-    message = torque_message(to_time(1), tuple(JOINTS[i] for i in order), np.array([values[i] for i in order]))
+    message = torque_message(1, tuple(JOINTS[i] for i in order), np.array([values[i] for i in order]))
     np.testing.assert_array_equal(torque_array(message, ORDER), values)
 
 
@@ -51,7 +51,7 @@ def test_trajectory_round_trip_goes_by_name(order):
     q, qd, qdd = (np.random.default_rng(i).normal(size=(3, 3)) for i in range(3))
     sent = Trajectory(t, q[:, order], qd[:, order], qdd[:, order])
     message = trajectory_message(sent, tuple(JOINTS[i] for i in order), lead=0.5)
-    got = to_trajectory(message, ORDER)
+    got = trajectory_of(message, ORDER)
     np.testing.assert_allclose(got.t, t + 0.5)
     for name, array in (("q", q), ("qd", qd), ("qdd", qdd)):
         np.testing.assert_array_equal(getattr(got, name), array)
@@ -65,7 +65,7 @@ def trajectory(*rows, names=JOINTS, **fields) -> JointTrajectory:
 
 
 def test_positions_alone_pass_through_every_point_and_rest_at_the_ends():
-    got = to_trajectory(trajectory([0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [1.0, 1.0, 1.0]), ORDER)
+    got = trajectory_of(trajectory([0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [1.0, 1.0, 1.0]), ORDER)
     np.testing.assert_allclose(got.at(2.0).q, [1.0, 2.0, 3.0], atol=1e-12)
     np.testing.assert_allclose(got.qd[[0, -1]], 0.0, atol=1e-12)
 
@@ -83,22 +83,22 @@ def test_positions_alone_pass_through_every_point_and_rest_at_the_ends():
 )
 def test_a_bad_trajectory_is_refused_whole(message, reason):
     with pytest.raises(ReferenceRefused, match=reason):
-        to_trajectory(message, ORDER)
+        trajectory_of(message, ORDER)
 
 
 def test_times_must_increase():
     message = trajectory([0.0] * 3, [0.1] * 3)
     message.points[1].time_from_start = message.points[0].time_from_start
     with pytest.raises(ReferenceRefused, match="times of a trajectory must increase"):
-        to_trajectory(message, ORDER)
+        trajectory_of(message, ORDER)
 
 
 def test_a_command_tells_how_much_of_it_is_learned_and_drivers_pass_that_over():
     torque, residual = np.array([1.0, -2.0]), np.array([0.25, 0.5])
-    message = torque_message(to_time(5), ("a", "b"), torque, residual)
+    message = torque_message(5, ("a", "b"), torque, residual)
     order = JointOrder(("b", "a"))
     np.testing.assert_array_equal(torque_array(message, order), [-2.0, 1.0])
     np.testing.assert_array_equal(classical_array(message, order), [-2.5, 0.75])
-    plain = torque_message(to_time(5), ("a", "b"), torque)
+    plain = torque_message(5, ("a", "b"), torque)
     assert list(plain.name) == ["a", "b"]
     np.testing.assert_array_equal(classical_array(plain, order), [-2.0, 1.0])

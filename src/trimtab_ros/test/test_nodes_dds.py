@@ -1,4 +1,4 @@
-"""Three processes over DDS: the arm tracks, the graph is the documented one, time works as told."""
+"""An arm's nodes in processes of their own or in one: the arm tracks, the graph is the documented one, time works."""
 
 import os
 import re
@@ -12,14 +12,18 @@ from lifecycle_msgs.srv import ChangeState, GetState
 
 from trimtab.arm import load_arm
 from trimtab.dynamics import RigidBody
+from trimtab.names import DELIVERIES
 from trimtab.reference import make_reference
-from trimtab_ros.messages import state_arrays, to_seconds, to_time, to_trajectory, trajectory_message
+from trimtab.reference.message import trajectory_of
+from trimtab_ros.messages import state_arrays, to_seconds, to_time, trajectory_message
 from trimtab_ros.plan import fleet_plan
 from trimtab_ros.topics import CLOCK, JOINT_STATES, REFERENCE, TOPICS, TORQUE_COMMAND
 
 # Other processes of this machine may stall ours for longer than an arm would tolerate.
 PATIENT = {"state_timeout": "1.0", "command_timeout": "1.0"}
 ERROR = b"\x02"
+APART = 8.0  # s of simulated time by which the test may misjudge a reference's start; in lockstep that is a moment
+ARM_PROCESSES = ("arm", "sim_bridge", "controller")
 NODES = "sim_bridge, controller, residual, reference, recorder"
 
 
@@ -32,11 +36,11 @@ class Tracking:
         self.order = self.arm.order()
         self.rows, self.references = [], []
         graph.listen(JOINT_STATES, lambda m: self.rows.append((to_seconds(m.header.stamp), state_arrays(m, self.order)[0])))
-        graph.listen(REFERENCE, lambda m: self.references.append((self.now, to_trajectory(m, self.order))))
+        graph.listen(REFERENCE, lambda m: self.references.append((self.now, trajectory_of(m, self.order))))
 
     def start(self, given) -> None:
         """Brings the arm up; the reference comes when states are seen, so that its start can be placed among them."""
-        self.graph.start_plan(only=("sim_bridge", "controller"), **given)
+        self.graph.start_plan(only=ARM_PROCESSES, **given)
         self.graph.until(lambda: self.rows, "states")
         self.graph.start_plan(only=("reference",), **given)
 
@@ -45,7 +49,7 @@ class Tracking:
         return self.rows[-1][0] if self.rows else 0.0
 
     def finished(self) -> bool:
-        return bool(self.references) and self.now > self.references[0][0] + self.references[0][1].duration + 2.5
+        return bool(self.references) and self.now > self.references[0][0] + self.references[0][1].duration + APART + 0.5
 
     def rmse(self) -> float:
         """Against the first reference, after its approach.
@@ -60,19 +64,25 @@ class Tracking:
 
         def error(shift: float) -> float:
             inside = (t + shift > grid[0]) & (t + shift < grid[-1])
-            assert inside.sum() > 100
+            if inside.sum() < 100:
+                return np.inf
             asked = [np.interp(t[inside] + shift, grid, column) for column in wanted.T]
             return float(np.sqrt(np.mean((q[inside] - np.transpose(asked)) ** 2)))
 
-        rough = min(np.arange(-2.0, 2.0, 0.02), key=error)
+        rough = min(np.arange(-APART, APART, 0.02), key=error)
         return min(error(shift) for shift in rough + np.arange(-0.02, 0.02, 0.001))
 
 
+@pytest.fixture(params=DELIVERIES)
+def delivery(request):
+    return request.param
+
+
 @pytest.mark.parametrize("arm_name", ["ur5e", "wam", "open_manipulator_x", "so101"])
-def test_lockstep_tracks(graph, arm_name):
+def test_lockstep_tracks(graph, arm_name, delivery):
     tracking = Tracking(graph, arm_name)
     clock = graph.collect(CLOCK)
-    tracking.start({"arm": arm_name, "mode": "lockstep", "duration": "3.0", "reference": "infinity"})
+    tracking.start({"arm": arm_name, "delivery": delivery, "mode": "lockstep", "duration": "3.0", "reference": "infinity"})
     graph.until(tracking.finished, "the reference's end", patience=120)
     assert tracking.rmse() < 2e-3
     assert clock
@@ -102,10 +112,10 @@ def test_tracks_in_real_time_for_a_minute(graph):
     assert tracking.rmse() < 0.03
 
 
-def test_a_stamped_reference_is_followed_at_its_time(graph):
+def test_a_stamped_reference_is_followed_at_its_time(graph, delivery):
     """Its start is known here, so a controller that is merely late shows."""
     tracking = Tracking(graph, "so101")
-    graph.start_plan(only=("sim_bridge", "controller"), arm="so101", mode="lockstep", reference="none")
+    graph.start_plan(arm="so101", mode="lockstep", reference="none", delivery=delivery)
     graph.until_status("controller", "holding")
     graph.until(lambda: tracking.rows, "states")
     publisher = graph.publisher(REFERENCE)
@@ -116,7 +126,7 @@ def test_a_stamped_reference_is_followed_at_its_time(graph):
 
     def accepted() -> bool:
         publisher.publish(message)  # again: what is sent before the two have found each other is lost
-        return "reference accepted" in graph.output("controller")
+        return "reference accepted" in graph.said()
 
     graph.until(accepted, "the reference to be accepted")
     assert tracking.now < start
@@ -141,12 +151,12 @@ def documented_topics() -> dict[str, tuple[str, str, str]]:
     return {name: (kind, sender.strip(), f"{reliability}, {depth}") for name, kind, sender, reliability, depth in rows}
 
 
-def test_graph_equals_the_documented_table(graph):
+def test_graph_equals_the_documented_table(graph, delivery):
     documented = documented_topics()
     assert set(documented) == {topic.name for topic in TOPICS}
     bundle = make_bundle(graph.folder, load_arm("so101"))
     given = {"arm": "so101", "mode": "lockstep", "duration": "2.0", "residual": "on", "model": str(bundle)}
-    graph.start_plan(**given, record="true", record_directory=str(graph.folder / "bag"))
+    graph.start_plan(**given, delivery=delivery, record="true", record_directory=str(graph.folder / "bag"))
     graph.until_status("controller", "")
     for topic in TOPICS:
         kind, senders, qos = documented[topic.name]
@@ -169,9 +179,9 @@ def test_graph_equals_the_documented_table(graph):
     assert {name for name in ours if not name.endswith("/transition_event") and "/_action/" not in name} <= known
 
 
-def test_real_time_with_simulated_clock(graph):
+def test_real_time_with_simulated_clock(graph, delivery):
     states, clock = graph.collect(JOINT_STATES), graph.collect(CLOCK)
-    graph.start_plan(arm="so101", use_sim_time="true", reference="none", **PATIENT)
+    graph.start_plan(arm="so101", use_sim_time="true", reference="none", delivery=delivery, **PATIENT)
     graph.until(lambda: len(clock) > 20 and len(states) > 20, "clock and states")
     assert to_seconds(states[-1].header.stamp) < 600.0  # starts at zero, not at the epoch
     assert abs(to_seconds(states[-1].header.stamp) - to_seconds(clock[-1].clock)) < 1.0
@@ -188,10 +198,10 @@ def test_namespaces_keep_two_arms_apart(graph):
     assert "/joint_states" not in names
 
 
-def test_lifecycle_by_hand(graph):
+def test_lifecycle_by_hand(graph, delivery):
     """Without autostart nothing moves until somebody configures and activates."""
     commands = graph.collect(TORQUE_COMMAND)
-    graph.start_plan(arm="so101", reference="none", autostart="false", **PATIENT)
+    graph.start_plan(arm="so101", reference="none", autostart="false", delivery=delivery, **PATIENT)
 
     def call(node, kind, service, request):
         client = graph.node.create_client(kind, f"/{node}/{service}")

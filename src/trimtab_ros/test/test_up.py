@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from trimtab.arm import load_arm
+from trimtab.bag import read_log
 from trimtab.cli.main import main
 from trimtab.errors import ConfigError
 from trimtab_ros.topics import JOINT_STATES
@@ -55,12 +57,13 @@ def gone(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_everything_cleanly(graph, up, number):
+@pytest.mark.parametrize(("delivery", "count"), [("composed", 2), ("processes", 3)])
+def test_a_signal_ends_everything_cleanly(graph, up, delivery, count, number):
     states = graph.collect(JOINT_STATES)
-    process = up("arm:=so101", "repeat:=0", "state_timeout:=1.0", "command_timeout:=1.0")
+    process = up("arm:=so101", "repeat:=0", f"delivery:={delivery}", "state_timeout:=1.0", "command_timeout:=1.0")
     graph.until(lambda: len(states) > 10, "states")
     children = children_of(process.pid)
-    assert len(children) == 3
+    assert len(children) == count
     process.send_signal(number)
     assert process.wait(30) == 0, (graph.folder / "up.out").read_text()
     assert all(gone(child) for child in children)
@@ -68,7 +71,7 @@ def test_a_signal_ends_everything_cleanly(graph, up, number):
 
 def test_ctrl_c_while_starting_ends_everything_too(graph, up):
     process = up("arm:=so101")
-    graph.until(lambda: len(children_of(process.pid)) == 3, "three children")
+    graph.until(lambda: len(children_of(process.pid)) == 2, "two children")
     children = children_of(process.pid)
     process.send_signal(signal.SIGINT)
     process.wait(30)
@@ -77,7 +80,7 @@ def test_ctrl_c_while_starting_ends_everything_too(graph, up):
 
 def test_a_node_that_dies_ends_the_others_and_is_told(graph, up):
     states = graph.collect(JOINT_STATES)
-    process = up("arm:=so101", "reference:=none")
+    process = up("arm:=so101", "reference:=none", "delivery:=processes")
     graph.until(lambda: states, "states")
     children = children_of(process.pid)
     os.kill(children[1], signal.SIGKILL)
@@ -95,7 +98,7 @@ def test_a_node_that_cannot_start_gives_its_exit_code(graph, up):
 def test_dry_run_prints_the_plan(capsys):
     assert main(["up", "--dry-run", "arm:=wam", "namespace:=left"]) == 0
     printed = capsys.readouterr().out
-    assert "left sim_bridge" in printed
+    assert "left arm/sim_bridge" in printed
     assert "'arm': 'wam'" in printed
 
 
@@ -106,6 +109,11 @@ def test_dry_run_prints_the_plan(capsys):
 def test_bad_arguments_start_nothing(capsys, argument, reason):
     assert main(["up", argument]) == 2
     assert reason in capsys.readouterr().err
+
+
+def test_a_bag_that_exists_starts_nothing(capsys, tmp_path):
+    assert main(["up", "record:=true", f"record_directory:={tmp_path}"]) == 2
+    assert "no bag is written over" in capsys.readouterr().err
 
 
 def test_an_argument_given_twice():
@@ -131,6 +139,7 @@ def test_recording_leaves_a_readable_bag(graph, up):
     graph.until(lambda: recorded() > 2000, "2000 recorded messages")
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 0
+    assert len(read_log(bag, load_arm("so101")).t) > 400  # messages as DDS lays them out
     with Reader(bag) as reader:
         counts = {connection.topic: connection.msgcount for connection in reader.connections}
     assert counts["/joint_states"] > 400
@@ -160,7 +169,7 @@ def test_a_node_does_not_outlive_its_launcher(graph, up):
     process = up("arm:=so101", "reference:=none")
     graph.until(lambda: states, "states")
     children = children_of(process.pid)
-    assert len(children) == 2
+    assert len(children) == 1
     process.kill()
     process.wait()
     graph.until(lambda: all(gone(child) for child in children), "the nodes to end")
@@ -168,9 +177,15 @@ def test_a_node_does_not_outlive_its_launcher(graph, up):
 
 def test_the_death_of_the_residual_ends_nobody_else(graph, up):
     states = graph.collect(JOINT_STATES)
-    arguments = ("arm:=so101", "reference:=none", "residual:=on", "state_timeout:=1.0", "command_timeout:=1.0")
-    process = up(*arguments)
+    arguments = ("arm:=so101", "reference:=none", "delivery:=processes", "residual:=on")
+    process = up(*arguments, "state_timeout:=1.0", "command_timeout:=1.0")
     graph.until_status("residual", "offering")
+
+    def heard() -> bool:
+        values = getattr(graph.status("controller"), "values", [])
+        return any(pair.key == "residual_limits" and "evidence" in pair.value for pair in values)
+
+    graph.until(heard, "the controller to hear the residual")  # one that it has never heard is not missed
     victim = next(child for child in children_of(process.pid) if "residual" in Path(f"/proc/{child}/cmdline").read_text())
     os.kill(victim, signal.SIGKILL)
     output = graph.folder / "up.out"

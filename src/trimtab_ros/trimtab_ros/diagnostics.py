@@ -2,11 +2,15 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
 
+import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 
+from trimtab.timing import NAMES, spreads_of
+
+TIMING_PREFIX = "timing_"
 OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
 
 
@@ -15,8 +19,12 @@ class LoopMeter:
 
     def __init__(self) -> None:
         self.misses = 0
+        self.stamped_rate = 0.0
+        """The same per second of the states' stamps, as of the last `rate` [Hz]; 0 where unknown. Simulated time has its
+        own pace."""
         self._cycles = 0
         self._since = time.monotonic()
+        self._stamp = 0.0
 
     def tick(self) -> None:
         """One cycle done."""
@@ -26,34 +34,49 @@ class LoopMeter:
         """A deadline passed."""
         self.misses += count
 
-    def rate(self) -> float:
-        """Cycles per second since the last call [Hz]."""
+    def rate(self, stamp: float = 0.0) -> float:
+        """Cycles per second of real time since the last call [Hz]; stamp: of the newest state [s]."""
         now = time.monotonic()
         rate = self._cycles / max(now - self._since, 1e-9)
-        self._cycles, self._since = 0, now
+        self.stamped_rate = self._cycles / (stamp - self._stamp) if 0.0 < self._stamp < stamp else 0.0
+        self._cycles, self._since, self._stamp = 0, now, stamp
         return rate
 
 
-class DiagnosticsPublisher:
-    """Publishes a node's status."""
+@dataclass(frozen=True)
+class Status:
+    """What a node says of itself on /diagnostics."""
 
-    def __init__(self, node: Node, publisher: Any, hardware_id: str) -> None:
+    level: bytes
+    message: str
+    values: Mapping[str, object] = field(default_factory=dict)
+    cycles: np.ndarray | None = None
+    """Stage times since the last report, as `CycleTimes.take` gives them; their percentiles are told."""
+
+
+class Voice:
+    """Makes messages of a node's status: names, stamp, percentiles. In a composed process that is the outbox's work."""
+
+    def __init__(self, node: Node, hardware_id: str) -> None:
         self._node = node
-        self._publisher = publisher
         self._hardware_id = hardware_id
 
-    def publish(self, level: bytes, message: str, values: Mapping[str, object]) -> None:
+    def message(self, told: Status) -> DiagnosticArray:
         """One status with key/value pairs."""
+        values = dict(told.values)
+        if told.cycles is not None:
+            spreads = spreads_of(told.cycles)
+            values |= {f"{TIMING_PREFIX}{name}_us": spreads.get(name, "") for name in NAMES}
         status = DiagnosticStatus(
-            level=level,
+            level=told.level,
             name=f"{self._node.get_fully_qualified_name().lstrip('/')}: loop",
-            message=message,
+            message=told.message,
             hardware_id=self._hardware_id,
             values=[KeyValue(key=key, value=_text(value)) for key, value in values.items()],
         )
         array = DiagnosticArray(status=[status])
         array.header.stamp = self._node.get_clock().now().to_msg()
-        self._publisher.publish(array)
+        return array
 
 
 def _text(value: object) -> str:

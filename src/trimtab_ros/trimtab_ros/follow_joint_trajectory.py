@@ -65,32 +65,42 @@ class TrajectoryAction:
         self._finish(FollowJointTrajectory.Result.PATH_TOLERANCE_VIOLATED, reason)
 
     def update(self, now: float, q: FloatArray, qd: FloatArray, desired: Desired) -> None:
-        """Called by the controller after each step [s, rad, rad/s]: feedback, and the end of a goal."""
-        if self._goal is None:
-            return
-        step = self._controller.step
-        result = FollowJointTrajectory.Result
-        if now >= self._next_feedback:
-            self._next_feedback = now + FEEDBACK_PERIOD
+        """The newest state and what was wanted then [s, rad, rad/s]: feedback, and the end of a goal."""
+        with self._controller.turn:
+            goal = self._goal
+            if goal is None:
+                return
+            due = now >= self._next_feedback
+            if due:
+                self._next_feedback = now + FEEDBACK_PERIOD
+            self._judge(goal, now, np.abs(desired.q - q))
+        if due:  # without the turn: a message takes longer to make than a period has room for
             feedback = FollowJointTrajectory.Feedback(joint_names=list(self._joints))
             feedback.desired = _point(desired.q, desired.qd)
             feedback.actual = _point(q, qd)
             feedback.error = _point(desired.q - q, desired.qd - qd)
-            self._goal.publish_feedback(feedback)
-        if self._goal.is_cancel_requested:
+            goal.publish_feedback(feedback)
+
+    def _judge(self, goal: Any, now: float, away: FloatArray) -> None:
+        """Ends the goal where it is cancelled, reached or too late; away: from what is wanted [rad]."""
+        step, result = self._controller.step, FollowJointTrajectory.Result
+        if goal.is_cancel_requested:
             step.cancel()
             self._finish(result.SUCCESSFUL, "cancelled")
         elif not step.busy(now):
             self._ended = self._ended or now
-            if (np.abs(desired.q - q) <= self._tolerance).all():
+            if (away <= self._tolerance).all():
                 self._finish(result.SUCCESSFUL, "")
             elif now - self._ended > self._goal_time:
                 self._finish(result.GOAL_TOLERANCE_VIOLATED, "the goal was not reached in time")
 
     def _finish(self, code: int, text: str) -> None:
-        if self._done is not None and not self._done.done():
-            self._done.set_result(FollowJointTrajectory.Result(error_code=code, error_string=text))
-        self._goal = self._done = None
+        with self._controller.turn:
+            done, self._goal, self._done = self._done, None, None
+        if done is not None and not done.done():
+            done.set_result(FollowJointTrajectory.Result(error_code=code, error_string=text))
+            if (executor := self._controller.executor) is not None:
+                executor.wake()  # who awaits the result is asked again only when something happens
 
     def _on_goal(self, goal: Any) -> GoalResponse:
         """Takes the trajectory or rejects the goal; a goal that was under way ends here."""
@@ -118,9 +128,10 @@ class TrajectoryAction:
         self._tolerance = np.array([np.inf if tolerance < 0.0 else tolerance for tolerance in tolerances])
         seconds = goal.goal_time_tolerance.sec + goal.goal_time_tolerance.nanosec * 1e-9
         self._goal_time = seconds if seconds > 0.0 else DEFAULT_GOAL_TIME
-        self._ended = self._next_feedback = 0.0
-        self._goal, self._done = handle, Future()
-        self._waiting[bytes(handle.goal_id.uuid)] = self._done
+        with self._controller.turn:
+            self._ended = self._next_feedback = 0.0
+            self._goal, self._done = handle, Future()
+            self._waiting[bytes(handle.goal_id.uuid)] = self._done
         handle.execute()
 
     async def _execute(self, handle: Any) -> Any:

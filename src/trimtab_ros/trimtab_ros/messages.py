@@ -7,8 +7,9 @@ from builtin_interfaces.msg import Duration, Time
 from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from trimtab.bags.topics import CONFIDENCE, LIVE, RESIDUAL_SUFFIX
 from trimtab.control import Desired
-from trimtab.errors import JointNamesError, ReferenceRefused, TrimtabError
+from trimtab.errors import JointNamesError
 from trimtab.joints import JointOrder
 from trimtab.reference import Trajectory
 from trimtab.residual.offer import Offer
@@ -55,16 +56,12 @@ def state_message(stamp: int, joints: tuple[str, ...], q: FloatArray, qd: FloatA
     return message
 
 
-RESIDUAL_SUFFIX = "/residual"
-"""Behind a joint's name, in a torque command: how much of that joint's torque is learned."""
-
-
 def torque_message(
-    stamp: Time, joints: tuple[str, ...], torque: FloatArray, residual: FloatArray | None = None
+    stamp: int, joints: tuple[str, ...], torque: FloatArray, residual: FloatArray | None = None
 ) -> JointState:
-    """A torque command, stamped with the state that it answers; `residual` is the learned part of it [Nm]."""
+    """A torque command, stamped [ns] with the state that it answers; `residual` is the learned part of it [Nm]."""
     message = JointState()
-    message.header.stamp = stamp
+    message.header.stamp = to_time(stamp)
     message.name = list(joints)
     message.effort = torque.tolist()
     if residual is not None:
@@ -82,14 +79,10 @@ def classical_array(message: JointState, order: JointOrder) -> FloatArray:
     return classical
 
 
-CONFIDENCE, LIVE = "confidence", "live"
-"""Entries of a residual message beside the joints: how sure the model is (0 to 1), and 0 where it is only a shadow."""
-
-
-def residual_message(offer: Offer, stamp: Time, joints: tuple[str, ...], desired: Desired, live: bool) -> JointState:
+def residual_message(offer: Offer, stamp: int, joints: tuple[str, ...], desired: Desired, live: bool) -> JointState:
     """A residual torque as effort [Nm], with the wanted position and velocity that it was made for."""
     message = JointState()
-    message.header.stamp = stamp
+    message.header.stamp = to_time(stamp)
     message.name = [*joints, CONFIDENCE, LIVE]
     message.position = [*desired.q.tolist(), 0.0, 0.0]
     message.velocity = [*desired.qd.tolist(), 0.0, 0.0]
@@ -113,49 +106,6 @@ def residual_offer(message: JointState, order: JointOrder) -> tuple[Offer, Float
             raise JointNamesError(f"the entry '{entry}' is missing")
     offer = Offer(rows[1][index], float(values[CONFIDENCE]), to_seconds(message.header.stamp))
     return offer, rows[0][index], values[LIVE] == 1.0
-
-
-def to_trajectory(message: JointTrajectory, order: JointOrder) -> Trajectory:
-    """The trajectory of a message, refused whole if any point of it is unusable.
-
-    Positions alone are joined by the smoothest curve; velocities and accelerations, where given, are kept.
-    """
-    try:
-        index = order.index(message.joint_names)
-    except JointNamesError as error:
-        raise ReferenceRefused(str(error)) from error
-    extra = set(message.joint_names) - set(order.joints)
-    if extra:
-        raise ReferenceRefused(f"joint '{min(extra)}' is not one of {', '.join(order.joints)}")
-    points = message.points
-    t = np.array([to_seconds(point.time_from_start) for point in points])
-    q = _column(points, "positions", message.joint_names, order, index)
-    qd = _column(points, "velocities", message.joint_names, order, index)
-    qdd = _column(points, "accelerations", message.joint_names, order, index)
-    if q is None:
-        raise ReferenceRefused("a trajectory needs positions at every point")
-    if qd is not None and qdd is not None:
-        return Trajectory(t, q, qd, qdd)
-    return Trajectory.through(t, q, qd)
-
-
-def _column(
-    points: list[JointTrajectoryPoint], field: str, names: list[str], order: JointOrder, index: np.ndarray
-) -> FloatArray | None:
-    """One field of all points, (n, dof); None where no point has it. Some points with and some without is refused."""
-    rows = [getattr(point, field) for point in points]
-    if not any(len(row) for row in rows):
-        return None
-    for i, row in enumerate(rows):
-        if len(row) != len(names):
-            raise ReferenceRefused(f"point {i} has {len(row)} {field} for {len(names)} joints")
-    values = np.array(rows, dtype=np.float64)[:, index]
-    for i, row in enumerate(values):
-        try:
-            order.require_finite(row, f"{field} of point {i}")
-        except TrimtabError as error:
-            raise ReferenceRefused(str(error)) from error
-    return values
 
 
 def start_of(message: JointTrajectory, now: int) -> float:

@@ -39,6 +39,14 @@ AUTOSTART = Parameter("autostart", True, "configure and activate at start-up, wi
 TRUSTED_KEYS = Parameter("trusted_keys", "", "file of public keys: bundles must be signed with one of them")
 ARM = Parameter("arm", "ur5e", "name of an arm in config/arms, or the path of a contract file")
 
+LOOP = (
+    Parameter("publish_every", 1, "in a composed process: cycles per message of each stream on DDS", low=1, high=1000),
+    Parameter("priority", 0, "SCHED_FIFO priority of the loop's thread; 0: the usual scheduling", low=0, high=99),
+    Parameter("cpu", -1, "core of the loop's thread; -1: any", low=-1, high=1023),
+    Parameter("lock_memory", False, "keep the process in memory (mlockall)"),
+)
+"""Of every node with a loop of its own: the drivers."""
+
 
 def declare(node: Node, table: Sequence[Parameter]) -> dict[str, Any]:
     """Declares a table on a node and gives the values; a choice that is none of the known ones is an error."""

@@ -13,15 +13,17 @@ from trimtab.errors import TrimtabError
 from trimtab.names import REFERENCES
 from trimtab.reference import make_reference
 from trimtab.reference.excitation import PEAK_SPEED
-from trimtab_ros.diagnostics import OK, WARN
-from trimtab_ros.managed import ManagedNode, run_node
-from trimtab_ros.messages import state_arrays, trajectory_message
+from trimtab_ros.diagnostics import OK, WARN, Status
+from trimtab_ros.hosting import run_node
+from trimtab_ros.managed import ManagedNode
+from trimtab_ros.messages import NANOSECONDS, state_arrays, to_nanoseconds, to_time, trajectory_message
 from trimtab_ros.parameters import ARM, Parameter
 from trimtab_ros.topics import JOINT_STATES, REFERENCE
 
 APPROACH_SPEED = 0.25  # of the velocity limits, on the way to the reference's start
 SHORTEST_APPROACH = 1.0  # s
 LOOK_PERIOD = 0.1  # s
+AHEAD = 0.5  # s from the state that a reference was made from to its start: then a bag tells when it began
 
 
 class Reference(ManagedNode):
@@ -46,9 +48,11 @@ class Reference(ManagedNode):
         arm = self._arm = load_arm(self.values["arm"])
         self._trajectory = make_reference(self.values["reference"], RigidBody(arm), self.values["duration"])
         self._order = arm.order()
+        self._simulated = bool(self.get_parameter("use_sim_time").value)
         self._publisher = self.publisher(REFERENCE)
-        self._diagnostics = self.speak(arm.name)
+        self.speak(arm.name)
         self._subscription: Any = None
+        self._first = True
         self._start_over()
         self.every(LOOK_PERIOD, self._look)
 
@@ -65,12 +69,12 @@ class Reference(ManagedNode):
         self._start_over()
         return "the reference starts over"
 
-    def report(self) -> None:
+    def status(self) -> Status:
         """How often the reference was sent."""
         waiting = self._problem or ("waiting for states and a controller" if self._sent == 0 else "")
         listeners = self._publisher.get_subscription_count()
         values = {"reference": self.values["reference"], "sent": self._sent, "listeners": listeners}
-        self._diagnostics.publish(WARN if waiting else OK, waiting or f"sent {self._sent} times", values)
+        return Status(WARN if waiting else OK, waiting or f"sent {self._sent} times", values)
 
     def _start_over(self) -> None:
         self._sent = 0
@@ -101,11 +105,17 @@ class Reference(ManagedNode):
         self._stop_reading()
         distance = float(np.max(np.abs(self._trajectory.q[0] - posture) / self._arm.velocity))
         lead = max(SHORTEST_APPROACH, PEAK_SPEED * distance / APPROACH_SPEED)
-        self._publisher.publish(trajectory_message(self._trajectory, self._arm.joints, lead))
+        now = self.get_clock().now()
+        reference = trajectory_message(self._trajectory, self._arm.joints, lead)
+        self._longest = lead + self._trajectory.duration
+        if not self._simulated and self._first:  # a later one may come while the one before is still under way
+            self._first = False
+            reference.header.stamp = to_time(to_nanoseconds(message.header.stamp) + round(AHEAD * NANOSECONDS))
+            self._longest += AHEAD
+        self._publisher.publish(reference)
         self._sent += 1
         self._problem = ""
-        self._longest = lead + self._trajectory.duration
-        self._due = self.get_clock().now() + Duration(seconds=self._longest)
+        self._due = now + Duration(seconds=self._longest)
         self.get_logger().info(f"sent {self.values['reference']} ({self._sent}), {lead:.1f} s to its start")
 
     def _stop_reading(self) -> None:

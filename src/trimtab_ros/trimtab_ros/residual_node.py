@@ -11,40 +11,50 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from trimtab.arm import load_arm
-from trimtab.control.base import Sample
+from trimtab.control.base import Desired, Sample
 from trimtab.errors import ReferenceRefused, TrimtabError
 from trimtab.follower import ReferenceFollower
+from trimtab.realtime import SHORT_TURNS
+from trimtab.reference.message import trajectory_of
 from trimtab.residual.bundle import load_bundle
+from trimtab.residual.offer import Offer
 from trimtab.residual.runtime import ResidualModel
-from trimtab_ros.diagnostics import OK, WARN, LoopMeter
-from trimtab_ros.managed import ManagedNode, run_node
+from trimtab.timing import Stage
+from trimtab_ros.delivery import Exchange
+from trimtab_ros.diagnostics import OK, WARN, LoopMeter, Status
+from trimtab_ros.hosting import run_node
+from trimtab_ros.managed import ManagedNode
 from trimtab_ros.messages import (
     classical_array,
     residual_message,
     start_of,
     state_arrays,
     to_nanoseconds,
-    to_trajectory,
 )
 from trimtab_ros.parameters import ARM, TRUSTED_KEYS, Parameter
+from trimtab_ros.streams import Command, Motion, State
+from trimtab_ros.streams import Residual as Answer
 from trimtab_ros.topics import JOINT_STATES, REFERENCE, RESIDUAL_TORQUE, SWAP_SERVICE, TORQUE_COMMAND
 
-SHORT_TURNS = 5e-4  # s; while a bundle is loaded, Python's threads take turns so often that no state waits a period
+MOST_PENDING = 3  # states that wait for their command
 LOST = 0.1  # rad; further than this from the arm, the reference that this node follows is not the controller's
 
 
 class Residual(ManagedNode):
     """Runs a model bundle in the state's callback; without a usable answer it publishes nothing."""
 
+    essential = False
+
     parameters: ClassVar = (
         ARM,
         Parameter("model", "mlp", "bundle: name, name/version or folder; a new value is loaded by ~/swap", read_only=False),
         TRUSTED_KEYS,
         Parameter("shadow", False, "compute and publish, marked as not to be applied"),
+        Parameter("await_command", False, "answer a state when its command has come, where the model sees it; for lockstep"),
     )
 
-    def __init__(self) -> None:
-        super().__init__("residual")
+    def __init__(self, exchange: Exchange | None = None) -> None:
+        super().__init__("residual", exchange)
         self._loading: threading.Thread | None = None
         self._ready: ResidualModel | None = None
         self._early: JointTrajectory | None = None
@@ -58,18 +68,23 @@ class Residual(ManagedNode):
         self._follower = ReferenceFollower(arm, waits=False)
         self._meter = LoopMeter()
         self._stamp = -1
+        self._answer: Answer | None = None
         self._answered = self._unanswered = self._swaps = 0
         self._refusal = ""
         self._problem = ""
         self._confidence = 0.0
         self._baseline = arm.torque * 0.0
         self._hears_commands = False
-        self._publisher = self.publisher(RESIDUAL_TORQUE)
-        self._diagnostics = self.speak(arm.name)
-        self.subscribe(JOINT_STATES, self._on_state)
-        self.subscribe(REFERENCE, self._on_reference)
+        # Between nodes of one process the command comes before the state in any case.
+        self._awaits = self.values["await_command"] and self.exchange is None
+        self._command_stamp = -1
+        self._pending: dict[int, State] = {}  # by stamp: the next state may overtake the command of the one before
+        self._publisher = self.publisher(RESIDUAL_TORQUE, self._encode)
+        self.speak(arm.name)
+        self.subscribe(JOINT_STATES, self._on_state_message, self._on_state)
+        self.subscribe(REFERENCE, self._on_reference, self._on_motion)
         self._listen_to_commands()
-        self.keep(self.destroy_service, self.create_service(Trigger, SWAP_SERVICE, self._on_swap))
+        self.serve(SWAP_SERVICE, self._on_swap)
 
     def activate(self) -> None:
         """Starts with an empty recurrent state."""
@@ -83,78 +98,115 @@ class Residual(ManagedNode):
         self._forget()
         return "recurrent state and reference forgotten"
 
-    def report(self) -> None:
+    def status(self) -> Status:
         """Which bundle, how sure it is, what it could not answer."""
         manifest = self._model.bundle.manifest
         waiting = "waiting for states" if self._answered == 0 else ""
-        self._diagnostics.publish(
-            WARN if waiting or self._problem else OK,
-            self._problem or waiting or ("shadow" if self.values["shadow"] else "offering"),
-            {
-                "rate_hz": self._meter.rate(),
-                "expected_rate_hz": self._arm.rate,
-                "deadline_misses": self._model.late,
-                "model": f"{manifest.name}/{manifest.version}",
-                "sha256": manifest.sha256[:12],
-                "confidence": self._confidence,
-                "unanswered": self._unanswered,
-                "swaps": self._swaps,
-                "last_refusal": self._refusal,
-                "shadow": self.values["shadow"],
-            },
-        )
+        values = {
+            "rate_hz": self._meter.rate(),
+            "expected_rate_hz": self._arm.rate,
+            "deadline_misses": self._model.late,
+            "model": f"{manifest.name}/{manifest.version}",
+            "sha256": manifest.sha256[:12],
+            "confidence": self._confidence,
+            "unanswered": self._unanswered,
+            "swaps": self._swaps,
+            "last_refusal": self._refusal,
+            "shadow": self.values["shadow"],
+        }
+        message = self._problem or waiting or ("shadow" if self.values["shadow"] else "offering")
+        return Status(WARN if waiting or self._problem else OK, message, values, self.own_cycles())
 
     def _load(self, name: str) -> ResidualModel:
         keys = self.values["trusted_keys"]
         bundle = load_bundle(name, self._arm, Path(keys) if keys else None)
-        # An answer that takes a whole period is of no use to the controller any more.
-        return ResidualModel(bundle, self._arm, deadline=self._arm.period)
+        # An answer that takes a whole period is of no use to the controller any more; in lockstep nobody is late.
+        return ResidualModel(bundle, self._arm, deadline=None if self.values["await_command"] else self._arm.period)
 
     def _listen_to_commands(self) -> None:
         """Models that see the classical torque get the newest command; the others spare the traffic."""
         if not self._hears_commands and any(one.quantity == "baseline" for one in self._model.bundle.manifest.inputs):
             self._hears_commands = True
-            self.subscribe(TORQUE_COMMAND, self._on_command)
+            self.subscribe(TORQUE_COMMAND, self._on_command_message, self._on_command)
 
-    def _on_command(self, message: JointState) -> None:
+    def _on_command(self, command: Command) -> None:
+        self._baseline = command.torque if command.learned is None else command.torque - command.learned
+
+    def _on_command_message(self, message: JointState) -> None:
         try:
             self._baseline = classical_array(message, self._order)
         except TrimtabError as error:
             self._problem = f"torque command refused: {error}"
-
-    def _on_state(self, message: JointState) -> None:
-        stamp = to_nanoseconds(message.header.stamp)
-        if not self.active or stamp == self._stamp:
             return
-        if self._ready is not None:
-            self._take_up(self._ready)
-        self._stamp = stamp
+        self._command_stamp = to_nanoseconds(message.header.stamp)
+        awaited = self._pending.pop(self._command_stamp, None)
+        if awaited is not None:
+            self.times.skip()  # what was waited for
+            self._answer_message(awaited)
+
+    def _on_state_message(self, message: JointState) -> None:
+        if not self.active:
+            return
+        self.times.begin()
+        stamp = to_nanoseconds(message.header.stamp)
         try:
             q, qd = state_arrays(message, self._order)
         except TrimtabError as error:
             self._problem = f"state refused: {error}"
             self._unanswered += 1
+            self._stamp = stamp
             self._model.reset()
             return
+        state = State(stamp, q, qd)
+        if self._awaits and self._hears_commands and stamp not in (self._command_stamp, self._stamp):
+            while len(self._pending) >= MOST_PENDING:
+                del self._pending[min(self._pending)]
+            self._pending[stamp] = state
+        else:
+            self._answer_message(state)
+
+    def _answer_message(self, state: State) -> None:
+        self._on_state(state)
+        self.times.mark(Stage.PUBLISH)
+        self.times.end()
+
+    def _on_state(self, state: State) -> None:
+        if not self.active:
+            return
+        if state.stamp == self._stamp:
+            if self._answer is not None:
+                self._publisher.publish(self._answer)  # asked again: the answer got lost
+            return
+        if self._ready is not None:
+            self._take_up(self._ready)
+        self._stamp, self._answer = state.stamp, None
         self._problem = ""
-        now = stamp * 1e-9
-        desired = self._follower.at(q, qd, now)
-        if self._early is not None:
-            early, self._early = self._early, None
-            self._on_reference(early)
-        if abs(desired.q - q).max() > LOST:
-            # The controller was reset, or follows a goal of its action: begin again where the arm is.
-            self._follower.reset()
-            desired = self._follower.at(q, qd, now)
-        offer = self._model.offer(Sample(q, qd, desired, self._arm.period), self._baseline, now)
+        offer, desired = self._ask_model(state)
+        self.times.mark(Stage.RESIDUAL)
         if offer is None:
             self._unanswered += 1
             return
         self._confidence = offer.confidence
-        live = not self.values["shadow"]
-        self._publisher.publish(residual_message(offer, message.header.stamp, self._arm.joints, desired, live))
+        self._answer = Answer(state.stamp, offer, desired, live=not self.values["shadow"])
+        self._publisher.publish(self._answer)
         self._answered += 1
         self._meter.tick()
+
+    def _ask_model(self, state: State) -> tuple[Offer | None, Desired]:
+        """The model's answer, and what the arm was asked for at this state."""
+        now = state.stamp * 1e-9
+        desired = self._follower.at(state.q, state.qd, now)
+        if self._early is not None:
+            early, self._early = self._early, None
+            self._on_reference(early)
+        if abs(desired.q - state.q).max() > LOST:
+            # The controller was reset, or follows a goal of its action: begin again where the arm is.
+            self._follower.reset()
+            desired = self._follower.at(state.q, state.qd, now)
+        return self._model.offer(Sample(state.q, state.qd, desired, self._arm.period), self._baseline, now), desired
+
+    def _encode(self, answer: Answer) -> JointState:
+        return residual_message(answer.offer, answer.stamp, self._arm.joints, answer.desired, answer.live)
 
     def _on_reference(self, message: JointTrajectory) -> None:
         if not self.active:
@@ -163,12 +215,21 @@ class Residual(ManagedNode):
             self._early = message  # the planner saw the arm before we did: it is followed from the first state on
             return
         try:
-            if message.points:
-                self._follower.follow(to_trajectory(message, self._order), start_of(message, self._stamp))
-            else:
-                self._follower.cancel()
+            trajectory = trajectory_of(message, self._order) if message.points else None
         except ReferenceRefused as error:
             self.get_logger().warning(f"reference not followed: {error}")
+            return
+        self._on_motion(Motion(trajectory, start_of(message, self._stamp)))
+
+    def _on_motion(self, motion: Motion) -> None:
+        """What the controller follows from here on."""
+        if motion.trajectory is None:
+            self._follower.cancel()
+            return
+        try:
+            self._follower.follow(motion.trajectory, motion.start)
+        except ReferenceRefused as error:
+            self.say("warning", f"reference not followed: {error}")
 
     def _on_swap(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         """Loads what the parameter `model` names beside the model at work, which goes on meanwhile."""
@@ -204,13 +265,14 @@ class Residual(ManagedNode):
         self._swaps += 1
         self._refusal = ""
         self._listen_to_commands()
-        self.get_logger().info(f"swapped: {manifest.name}/{manifest.version} is at work")
+        self.say("info", f"swapped: {manifest.name}/{manifest.version} is at work")
         self.report()
 
     def _forget(self) -> None:
         self._model.reset()
         self._follower.reset()
-        self._stamp = -1
+        self._stamp = self._command_stamp = -1
+        self._pending.clear()
         self._early = None
 
 

@@ -20,6 +20,10 @@ class StopWish:
         """Takes the signals over; gives the handlers that were there."""
         return {number: signal.signal(number, self._ask) for number in SIGNALS}
 
+    def wish(self) -> None:
+        """The process itself wants to end."""
+        self._asked = True
+
     def __bool__(self) -> bool:
         return self._asked or (self._parent > 0 and os.getppid() != self._parent)
 

@@ -28,6 +28,11 @@ class Topic:
     type: type
     qos: QoSProfile
 
+    @property
+    def streams(self) -> bool:
+        """Whether it runs at control rate; nodes that share a process hand such messages over by direct call."""
+        return self.qos is SENSOR
+
 
 JOINT_STATES = Topic("joint_states", JointState, SENSOR)
 TORQUE_COMMAND = Topic("torque_command", JointState, SENSOR)

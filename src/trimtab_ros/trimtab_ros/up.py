@@ -24,6 +24,7 @@ EXAMPLES = """examples:
   trimtab up arm:=wam plant:=worn controller:=observer repeat:=0
   trimtab up arm:=so101 mode:=lockstep record:=true
   trimtab up robots:=left:ur5e,right:wam         several arms, each in its namespace
+  trimtab up bag:=runs/sweep/bags/pd arm:=ur5e controller:=pd pace:=2.0   play a bag to live nodes
 
 Ctrl-C ends everything. Exit code: that of the first node that failed, else 0."""
 
@@ -43,9 +44,14 @@ def register(subparsers: Any) -> None:
 
 def _closing() -> str:
     """Every argument with its choices; imported only when somebody asks for help."""
-    from trimtab_ros.plan import arguments, fleet_arguments
+    from trimtab_ros.plan import arguments, fleet_arguments, replay_arguments
 
-    return f"arguments:\n{_describe(arguments())}\n\nfor a fleet:\n{_describe(fleet_arguments())}\n\n{EXAMPLES}"
+    tables = {
+        "arguments": arguments(),
+        "for a fleet": fleet_arguments(),
+        "for a bag that is played to live nodes": replay_arguments(),
+    }
+    return "\n\n".join([*(f"{title}:\n{_describe(table)}" for title, table in tables.items()), EXAMPLES])
 
 
 def _describe(table: Sequence["Argument"]) -> str:
@@ -70,20 +76,22 @@ def parse_assignments(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _command(options: argparse.Namespace) -> int:
-    from trimtab_ros.plan import fleet_plan, plan
+    from trimtab_ros.plan import check_bags, fleet_plan, plan, replay_plan
 
     given = parse_assignments(options.arguments)
-    processes = fleet_plan(given) if "robots" in given else plan(given)
+    processes = fleet_plan(given) if "robots" in given else replay_plan(given) if "bag" in given else plan(given)
     if options.dry_run:
         for process in processes:
-            print(f"{process.namespace or '/'} {process.name}: {process.parameters}")
+            for node in process.nodes or (process,):
+                place = f"{process.name}/{node.name}" if process.nodes else node.name
+                print(f"{process.namespace or '/'} {place}: {node.parameters}")
         return 0
-    return run_processes(processes)
+    return run_processes(check_bags(processes))
 
 
 def command_line(process: "Process", parameters: Path) -> list[str]:
     """How a process of the plan is started with this interpreter."""
-    remaps = ["-r", f"__node:={process.name}"]
+    remaps = [] if process.nodes else ["-r", f"__node:={process.name}"]  # it would rename them all
     if process.namespace:
         remaps += ["-r", f"__ns:=/{process.namespace.strip('/')}"]
     return [
@@ -107,9 +115,13 @@ def run_processes(processes: Sequence["Process"]) -> int:
                     child = subprocess.Popen(command_line(process, file), start_new_session=True, env=_environment())
                     children.append((process, child))
                 gone: set[int] = set()  # processes that ended and that the arm can do without
-                while not asked and not failed:
+                done = False
+                while not asked and not failed and not done:
                     for process, child in children:
                         code = child.poll()
+                        if code is not None and process.last:
+                            failed, done = _exit_code(code), True
+                            break
                         if code is not None and child.pid not in gone:
                             rest = "" if process.essential else "; the others go on without it"
                             print(f"trimtab up: {process.name} ended with exit code {code}{rest}", file=sys.stderr)
