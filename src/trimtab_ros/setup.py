@@ -1,4 +1,4 @@
-"""Installs the nodes (lib/trimtab_ros, where ros2 run and launch look), the launch files and `trimtab up`."""
+"""Installs the nodes (lib/trimtab_ros, where ros2 run and launch look), the launch files, `trimtab up` and `trimtab top`."""
 
 import os
 from pathlib import Path
@@ -30,5 +30,11 @@ setup(
         (f"share/{PACKAGE}/launch", files(WORKSPACE / "launch", "*.launch.py")),
         (f"lib/{PACKAGE}", files(HERE / "scripts", "*")),
     ],
-    entry_points={"trimtab.commands": ["up = trimtab_ros.up:register"]},
+    entry_points={
+        "trimtab.commands": [
+            "up = trimtab_ros.up:register",
+            "top = trimtab_ros.top:register",
+            "record = trimtab_ros.record:register",
+        ]
+    },
 )

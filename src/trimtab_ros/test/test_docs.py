@@ -4,6 +4,7 @@ import argparse
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,16 @@ import yaml
 from trimtab.cli.main import build_parser
 from trimtab.faults import Level
 from trimtab.names import COMPENSATORS, CONTROLLERS, LAWS, REFERENCES, arm_names, plant_names
+from trimtab.recording.context import LABELS, RecordingContext
+from trimtab.recording.losses import Losses
+from trimtab.recording.recording import ENDED
 from trimtab_ros.controller_node import Controller
 from trimtab_ros.follow_joint_trajectory import ACTION
 from trimtab_ros.parameters import AUTOSTART, Parameter
-from trimtab_ros.plan import Argument, arguments, fleet_arguments
+from trimtab_ros.plan import Argument, arguments, fleet_arguments, replay_arguments
 from trimtab_ros.recorder_node import Recorder
 from trimtab_ros.reference_node import Reference
+from trimtab_ros.replayer_node import Replayer
 from trimtab_ros.residual_node import Residual
 from trimtab_ros.sim_bridge_node import SimBridge
 from trimtab_ros.topics import RESET_SERVICE
@@ -29,8 +34,9 @@ NODES = {
     "residual": Residual,
     "reference": Reference,
     "recorder": Recorder,
+    "replayer": Replayer,
 }
-REPORTS = ("report", "_residual_values")  # functions of a node that fill its diagnostics
+REPORTS = ("status", "_residual_values")  # functions of a node that fill its diagnostics
 NODE_SOURCES = WORKSPACE / "src" / "trimtab_ros" / "trimtab_ros"
 DOCUMENTS = [
     WORKSPACE / "README.md",
@@ -147,8 +153,9 @@ def test_the_action_is_documented() -> None:
     [
         ("Arguments of arm.launch.py and trimtab up", arguments()),
         ("Arguments of fleet.launch.py and trimtab up robots:=...", fleet_arguments()),
+        ("Arguments of replay.launch.py and trimtab up bag:=...", replay_arguments()),
     ],
-    ids=["arm", "fleet"],
+    ids=["arm", "fleet", "replay"],
 )
 def test_every_launch_argument_is_documented(title: str, table: tuple[Argument, ...]) -> None:
     text = section(read("ros2.md"), title)
@@ -201,6 +208,20 @@ def rows_by_second_cell(text: str) -> list[list[str]]:
 
 def test_every_plant_is_documented() -> None:
     assert set(rows(section(read("plants.md"), "The five plants"))) == set(plant_names())
+
+
+# Bags
+
+
+def test_every_key_that_a_bag_tells_of_itself_is_documented() -> None:
+    keys = {field.name for field in fields(RecordingContext)} - {"labels"}
+    assert set(rows(section(read("bags.md"), "What a bag tells of itself"))) == keys | set(LABELS) | {ENDED}
+    assert set(rows(section(read("bags.md"), "Recording a robot"))) == set(Losses().to_custom_data())
+
+
+def test_every_label_is_documented() -> None:
+    for key, meaning in LABELS.items():
+        assert f"| `{key}` | {meaning} |" in read("bags.md")
 
 
 # Control and references

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trimtab_ros.plan import arguments, fleet_arguments, fleet_plan, plan
+from trimtab_ros.plan import arguments, fleet_arguments, fleet_plan, plan, replay_arguments, replay_plan
 
 launch = pytest.importorskip("launch", reason="the launch package is not installed (a ROS 2 machine has it)")
 if not hasattr(launch, "LaunchDescription"):
@@ -42,7 +42,7 @@ def nodes_of(description, given):
         if isinstance(entity, Node):
             entity._perform_substitutions(context)
             files = [Path(item) for item, is_file in entity._Node__expanded_parameter_arguments or [] if is_file]
-            parameters = [json.loads(f.read_text()) for f in files if f.name.endswith(f"{entity._Node__node_name}.yaml")]
+            parameters = [json.loads(f.read_text()) for f in files if f.name.endswith(f"{entity.node_executable}.yaml")]
             found.append(
                 (entity.expanded_node_namespace.strip("/"), entity.node_executable, entity._Node__node_name, parameters)
             )
@@ -61,14 +61,26 @@ def nodes_of(description, given):
 
 def planned(processes):
     return [
-        (process.namespace, process.executable, process.name, [{"/**": {"ros__parameters": process.parameters}}])
+        (
+            process.namespace,
+            process.executable,
+            None if process.nodes else process.name,
+            [
+                {f"/**/{node.name}": {"ros__parameters": node.parameters} for node in process.nodes}
+                or {"/**": {"ros__parameters": process.parameters}}
+            ],
+        )
         for process in processes
     ]
 
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"arm": "wam", "plant": "worn", "reference": "infinity", "record": "true"}, {"mode": "lockstep", "namespace": "n"}],
+    [
+        {},
+        {"arm": "wam", "plant": "worn", "reference": "infinity", "record": "true"},
+        {"mode": "lockstep", "namespace": "n", "delivery": "processes"},
+    ],
 )
 def test_arm_launch_starts_the_plan(given):
     assert nodes_of(load("arm").generate_launch_description(), given) == planned(plan(given))
@@ -79,7 +91,14 @@ def test_fleet_launch_starts_the_plan():
     assert nodes_of(load("fleet").generate_launch_description(), given) == planned(fleet_plan(given))
 
 
-@pytest.mark.parametrize(("name", "table"), [("arm", arguments()), ("fleet", fleet_arguments())])
+@pytest.mark.parametrize("given", [{"bag": "b"}, {"bag": "b", "arm": "wam", "residual": "on", "pace": "0"}])
+def test_replay_launch_starts_the_plan(given):
+    assert nodes_of(load("replay").generate_launch_description(), given) == planned(replay_plan(given))
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [("arm", arguments()), ("fleet", fleet_arguments()), ("replay", replay_arguments())]
+)
 def test_every_argument_is_declared_with_description_and_choices(name, table):
     from launch.actions import DeclareLaunchArgument
 

@@ -18,11 +18,13 @@ import pytest
 import yaml
 
 import trimtab
+from trimtab.names import DELIVERIES
 from trimtab_ros.controller_node import Controller
 from trimtab_ros.parameters import AUTOSTART
-from trimtab_ros.plan import plan
+from trimtab_ros.plan import plan, replay_plan
 from trimtab_ros.recorder_node import Recorder
 from trimtab_ros.reference_node import Reference
+from trimtab_ros.replayer_node import Replayer
 from trimtab_ros.residual_node import Residual
 from trimtab_ros.sim_bridge_node import SimBridge
 from trimtab_ros.up import parse_assignments
@@ -37,8 +39,16 @@ NODES = {
     "residual": Residual,
     "reference": Reference,
     "recorder": Recorder,
+    "replayer": Replayer,
 }
-EXECUTABLES = {process.executable for process in plan({"record": "true", "residual": "on"})}
+EXECUTABLES = {
+    process.executable
+    for delivery in DELIVERIES
+    for process in (
+        *plan({"record": "true", "residual": "on", "delivery": delivery}),
+        *replay_plan({"bag": "somewhere", "residual": "on"}),
+    )
+}
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[a-z]+")
 # Left out of an environment for another environment's Python (see the ROS wheels' bootstrap).
 BOOTSTRAP = ("LD_LIBRARY_PATH", "_ROS_WHEELS_BOOTSTRAP_COMPLETE")
@@ -164,7 +174,7 @@ def test_every_part_of_the_package_is_packaged(package: Path) -> None:
 
 def test_scripts_are_the_executables_of_the_plan() -> None:
     scripts = {file.name: file for file in (WORKSPACE / "src" / "trimtab_ros" / "scripts").iterdir()}
-    assert set(scripts) == EXECUTABLES == set(NODES)
+    assert set(scripts) == EXECUTABLES == {*NODES, "arm"}
     for name, file in scripts.items():
         assert os.access(file, os.X_OK), f"{file} is not executable"
         text = file.read_text(encoding="utf-8")
@@ -330,7 +340,8 @@ def test_compose_starts_what_there_is() -> None:
     for service in compose()["services"].values():
         command = command_of(service)
         if command[:2] == ["trimtab", "up"]:
-            names = {process.executable for process in plan(parse_assignments(command[2:]))}
+            started_processes = plan(parse_assignments(command[2:]))
+            names = {node.executable for process in started_processes for node in process.nodes or (process,)}
         else:
             assert command[:3] == ["ros2", "run", "trimtab_ros"]
             assert command[4] == "--ros-args"
