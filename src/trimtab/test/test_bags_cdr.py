@@ -1,14 +1,16 @@
 """The decoder of joint states: the same numbers as the general decoder's, whatever the layout, and never another error."""
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rosbags.typesys import Stores, get_typestore
 
-from trimtab.bags.cdr import JointStateDecoder
+from trimtab.bags.cdr import JointStateDecoder, JointStateEncoder
 from trimtab.bags.topics import JOINT_STATE
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
@@ -52,8 +54,8 @@ def test_it_reads_what_the_general_decoder_reads(batch: list[bytes]) -> None:
 
 def test_room_that_a_middleware_leaves_behind_the_content_is_no_damage() -> None:
     data = encode(5, "", ["a", "b"], [], [], [1.0, 2.0])
-    for more in (4, 8, 24):  # Fast CDR reckons with the alignment of empty lists too
-        (table,), malformed = JointStateDecoder().decode([data + bytes(more)])
+    for more in (bytes(4), b"\x7f" * 8, bytes(range(24))):  # Fast CDR reckons with the alignment of empty lists too
+        (table,), malformed = JointStateDecoder().decode([data + more])
         assert not malformed
         np.testing.assert_array_equal(table.effort, [[1.0, 2.0]])
 
@@ -70,15 +72,36 @@ def test_damaged_messages_are_read_or_told_but_raise_nothing(batch: list[bytes],
     assert sum(len(table.index) for table in tables) + len(malformed) == len(batch)
 
 
-@given(messages(), st.integers(0, 15))
-def test_room_that_dds_left_behind_a_message_is_passed_over(message: bytes, room: int) -> None:
+@given(messages(), st.binary(max_size=15))
+def test_room_that_dds_left_behind_a_message_is_passed_over(message: bytes, room: bytes) -> None:
+    """Whatever lay in its memory."""
     (plain,), _ = JointStateDecoder().decode([message])
-    (roomy,), malformed = JointStateDecoder().decode([message + bytes(room)])
+    (roomy,), malformed = JointStateDecoder().decode([message + room])
     assert not malformed
     np.testing.assert_array_equal(roomy.effort, plain.effort)
 
 
-def test_anything_else_behind_a_message_is_no_room() -> None:
+def test_anything_longer_behind_a_message_is_no_room() -> None:
     message = encode(1, "", ["a"], [1.0], [2.0], [])
     assert JointStateDecoder().decode([message + bytes(32)])[1]
-    assert JointStateDecoder().decode([message + b"\0\0\0\1"])[1]
+
+
+@given(st.lists(st.text("abcdefgh_/é", max_size=9), max_size=6), st.integers(0, 2**31 * 10**9 - 1), st.data())
+def test_a_stream_is_encoded_as_by_the_general_encoder(joints: list[str], stamp: int, data: st.DataObject) -> None:
+    filled = {field: data.draw(st.booleans()) for field in ("position", "velocity", "effort")}
+    encoder = JointStateEncoder(joints, **filled)
+    for _ in range(2):  # a message leaves nothing behind for the next
+        fields = [
+            data.draw(st.lists(numbers, min_size=len(joints), max_size=len(joints))) if there else []
+            for there in filled.values()
+        ]
+        given = [field for field, there in zip(fields, filled.values(), strict=True) if there and joints]
+        assert encoder.encode(stamp, *given) == encode(stamp, "", joints, *fields)
+
+
+def test_numbers_for_other_joints_are_refused() -> None:
+    encoder = JointStateEncoder(["a", "b"], effort=True)
+    with pytest.raises(struct.error):
+        encoder.encode(0, [1.0])
+    with pytest.raises(ValueError, match="zip"):
+        encoder.encode(0, [1.0, 2.0], [3.0, 4.0])

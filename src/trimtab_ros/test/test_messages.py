@@ -5,15 +5,23 @@ import pytest
 from builtin_interfaces.msg import Duration
 from hypothesis import given
 from hypothesis import strategies as st
+from rclpy.serialization import deserialize_message
+from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from trimtab.control import Desired
 from trimtab.errors import ReferenceRefused
 from trimtab.joints import JointOrder
 from trimtab.reference import Trajectory
 from trimtab.reference.message import trajectory_of
+from trimtab.residual.offer import Offer
 from trimtab_ros.messages import (
     classical_array,
+    command_encoder,
+    residual_encoder,
+    residual_offer,
     state_arrays,
+    state_encoder,
     state_message,
     to_nanoseconds,
     to_time,
@@ -21,10 +29,16 @@ from trimtab_ros.messages import (
     torque_message,
     trajectory_message,
 )
+from trimtab_ros.streams import Command, Residual, State
 
 JOINTS = ("a", "b", "c")
 ORDER = JointOrder(JOINTS)
 numbers = st.floats(-10, 10)
+
+
+def decoded(data: bytes) -> JointState:
+    """As whoever hears it gets it."""
+    return deserialize_message(data, JointState)
 
 
 @given(st.integers(0, 2**31 * 10**9 - 1))
@@ -35,7 +49,8 @@ def test_stamps_are_exact(nanoseconds):
 @given(st.lists(numbers, min_size=6, max_size=6))
 def test_state_round_trip(values):
     q, qd = np.array(values[:3]), np.array(values[3:])
-    message = state_message(5, JOINTS, q, qd)
+    message = decoded(state_encoder(JOINTS)(State(5, q, qd)))
+    assert message == state_message(5, JOINTS, q, qd)
     np.testing.assert_array_equal(state_arrays(message, ORDER), (q, qd))
 
 
@@ -95,10 +110,23 @@ def test_times_must_increase():
 
 def test_a_command_tells_how_much_of_it_is_learned_and_drivers_pass_that_over():
     torque, residual = np.array([1.0, -2.0]), np.array([0.25, 0.5])
-    message = torque_message(5, ("a", "b"), torque, residual)
+    encode = command_encoder(("a", "b"))
+    message = decoded(encode(Command(5, torque, residual)))
     order = JointOrder(("b", "a"))
     np.testing.assert_array_equal(torque_array(message, order), [-2.0, 1.0])
     np.testing.assert_array_equal(classical_array(message, order), [-2.5, 0.75])
-    plain = torque_message(5, ("a", "b"), torque)
-    assert list(plain.name) == ["a", "b"]
+    plain = decoded(encode(Command(5, torque, None)))
+    assert plain == torque_message(5, ("a", "b"), torque)
     np.testing.assert_array_equal(classical_array(plain, order), [-2.0, 1.0])
+
+
+@given(st.lists(numbers, min_size=9, max_size=9), st.floats(0, 1), st.booleans())
+def test_a_residual_comes_with_the_motion_that_it_was_made_for(values, confidence, live):
+    q, qd, torque = (np.array(values[i : i + 3]) for i in (0, 3, 6))
+    answer = Residual(7_000_000_000, Offer(torque, confidence, 7.0), Desired(q, qd, np.zeros(3)), live)
+    message = decoded(residual_encoder(JOINTS)(answer))
+    offer, desired, meant = residual_offer(message, JointOrder(("c", "a", "b")))
+    np.testing.assert_array_equal(offer.torque, torque[[2, 0, 1]])
+    np.testing.assert_array_equal(desired, q[[2, 0, 1]])
+    np.testing.assert_array_equal(list(message.velocity)[:3], qd)
+    assert (offer.confidence, offer.stamp, meant) == (confidence, 7.0, live)

@@ -31,7 +31,7 @@ from trimtab_ros.diagnostics import ERROR, OK, WARN, LoopMeter, Status
 from trimtab_ros.follow_joint_trajectory import TrajectoryAction, serve_follow_joint_trajectory
 from trimtab_ros.hosting import run_node
 from trimtab_ros.managed import ManagedNode
-from trimtab_ros.messages import residual_offer, start_of, state_arrays, to_nanoseconds, torque_message
+from trimtab_ros.messages import command_encoder, residual_offer, start_of, state_arrays, to_nanoseconds
 from trimtab_ros.parameters import ARM, TRUSTED_KEYS, Parameter
 from trimtab_ros.streams import Command, Motion, Residual, State
 from trimtab_ros.topics import JOINT_STATES, REFERENCE, RESET_RESIDUAL_SERVICE, RESIDUAL_TORQUE, TORQUE_COMMAND
@@ -106,7 +106,7 @@ class Controller(ManagedNode):
         self._accepted_count = self._refused_count = self._limited_count = 0
         self._reference_after = -1
         self._forget_stream()
-        self._commands = self.publisher(TORQUE_COMMAND, self._encode)
+        self._commands = self.publisher(TORQUE_COMMAND, command_encoder(arm.joints))
         self.speak(arm.name)
         self.subscribe(JOINT_STATES, self._on_state_message, self._on_state)
         self.subscribe(REFERENCE, self._on_reference, takes_turn=False)
@@ -291,9 +291,6 @@ class Controller(ManagedNode):
         if self.step.latch.level > self._level:
             self._tell_fault()
         self._newest = (state, result.desired)
-
-    def _encode(self, command: Command) -> JointState:
-        return torque_message(command.stamp, self._arm.joints, command.torque, command.learned)
 
     def _on_residual_message(self, message: JointState) -> None:
         if not self.active:

@@ -28,7 +28,7 @@ _END = None
 
 Handler = Callable[[Any], None]
 Encode = Callable[[Any], Any]
-"""From a payload to the message."""
+"""From a payload to the message, or to its bytes."""
 Send = Callable[[Any], object]
 """Publishes or logs what was encoded."""
 Problem = Callable[[str], None]

@@ -1,19 +1,20 @@
 """Between messages and the library's arrays; joints are matched by name here and nowhere else."""
 
-from array import array
+from collections.abc import Callable
 
 import numpy as np
 from builtin_interfaces.msg import Duration, Time
 from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from trimtab.bags.cdr import JointStateEncoder
 from trimtab.bags.topics import CONFIDENCE, LIVE, RESIDUAL_SUFFIX
-from trimtab.control import Desired
 from trimtab.errors import JointNamesError
 from trimtab.joints import JointOrder
 from trimtab.reference import Trajectory
 from trimtab.residual.offer import Offer
 from trimtab.typing import FloatArray
+from trimtab_ros.streams import Command, Residual, State
 
 NANOSECONDS = 1_000_000_000
 
@@ -56,17 +57,12 @@ def state_message(stamp: int, joints: tuple[str, ...], q: FloatArray, qd: FloatA
     return message
 
 
-def torque_message(
-    stamp: int, joints: tuple[str, ...], torque: FloatArray, residual: FloatArray | None = None
-) -> JointState:
-    """A torque command, stamped [ns] with the state that it answers; `residual` is the learned part of it [Nm]."""
+def torque_message(stamp: int, joints: tuple[str, ...], torque: FloatArray) -> JointState:
+    """A torque command, stamped [ns] with the state that it answers."""
     message = JointState()
     message.header.stamp = to_time(stamp)
     message.name = list(joints)
     message.effort = torque.tolist()
-    if residual is not None:
-        message.name += [joint + RESIDUAL_SUFFIX for joint in joints]
-        message.effort += array("d", residual)
     return message
 
 
@@ -79,15 +75,35 @@ def classical_array(message: JointState, order: JointOrder) -> FloatArray:
     return classical
 
 
-def residual_message(offer: Offer, stamp: int, joints: tuple[str, ...], desired: Desired, live: bool) -> JointState:
-    """A residual torque as effort [Nm], with the wanted position and velocity that it was made for."""
-    message = JointState()
-    message.header.stamp = to_time(stamp)
-    message.name = [*joints, CONFIDENCE, LIVE]
-    message.position = [*desired.q.tolist(), 0.0, 0.0]
-    message.velocity = [*desired.qd.tolist(), 0.0, 0.0]
-    message.effort = [*offer.torque.tolist(), offer.confidence, float(live)]
-    return message
+def state_encoder(joints: tuple[str, ...]) -> Callable[[State], bytes]:
+    """What makes `joint_states`, as bytes: made for every state, so without the detour over a message."""
+    encoder = JointStateEncoder(joints, position=True, velocity=True)
+    return lambda state: encoder.encode(state.stamp, state.q.tolist(), state.qd.tolist())
+
+
+def command_encoder(joints: tuple[str, ...]) -> Callable[[Command], bytes]:
+    """What makes `torque_command`, as bytes; with an entry more per joint where a part of it is learned."""
+    plain = JointStateEncoder(joints, effort=True)
+    both = JointStateEncoder([*joints, *(joint + RESIDUAL_SUFFIX for joint in joints)], effort=True)
+
+    def encode(command: Command) -> bytes:
+        if command.learned is None:
+            return plain.encode(command.stamp, command.torque.tolist())
+        return both.encode(command.stamp, command.torque.tolist() + command.learned.tolist())
+
+    return encode
+
+
+def residual_encoder(joints: tuple[str, ...]) -> Callable[[Residual], bytes]:
+    """What makes `residual_torque`, as bytes: effort [Nm], and the wanted position and velocity that it was made for."""
+    encoder = JointStateEncoder([*joints, CONFIDENCE, LIVE], position=True, velocity=True, effort=True)
+
+    def encode(answer: Residual) -> bytes:
+        offer, desired = answer.offer, answer.desired
+        effort = [*offer.torque.tolist(), offer.confidence, float(answer.live)]
+        return encoder.encode(answer.stamp, [*desired.q.tolist(), 0.0, 0.0], [*desired.qd.tolist(), 0.0, 0.0], effort)
+
+    return encode
 
 
 def residual_offer(message: JointState, order: JointOrder) -> tuple[Offer, FloatArray, bool]:

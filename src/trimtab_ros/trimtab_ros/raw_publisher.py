@@ -1,8 +1,9 @@
 """Publishing without holding Python up: rclpy keeps the interpreter's lock while DDS works, a foreign call does not.
 
 A thread that publishes with rclpy stops all other threads for as long as DDS takes: a socket's buffer that is full, a
-lock that a killed peer has left behind. Here the message is serialised with rclpy, which is plain computing, and handed
-to rcl by ctypes, which lets the interpreter go meanwhile.
+lock that a killed peer has left behind. Here a message that is not in bytes yet is serialised with rclpy, which is plain
+computing, and handed to rcl by ctypes, which lets the interpreter go meanwhile. (rclpy may leave some bytes of whatever was
+in memory behind a message with empty lists of numbers.)
 """
 
 import ctypes
@@ -48,7 +49,7 @@ def _calls() -> tuple[Any, Any] | None:
 
 
 def sender(publisher: Any) -> Callable[[Any], None]:
-    """What publishes a message; rclpy's own way where rcl cannot be called directly."""
+    """What publishes a message or its bytes; rclpy's own way where rcl cannot be called directly."""
     calls = _calls()
     if calls is None:
         plain: Callable[[Any], None] = publisher.publish
@@ -56,7 +57,7 @@ def sender(publisher: Any) -> Callable[[Any], None]:
     publish, forget_error = calls
 
     def send(message: Any) -> None:
-        data = serialize_message(message)
+        data = message if isinstance(message, bytes) else serialize_message(message)
         raw = _SerializedMessage(data, len(data), len(data))
         try:
             with publisher.handle:  # keeps the publisher from being destroyed meanwhile

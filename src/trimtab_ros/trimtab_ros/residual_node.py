@@ -26,7 +26,7 @@ from trimtab_ros.hosting import run_node
 from trimtab_ros.managed import ManagedNode
 from trimtab_ros.messages import (
     classical_array,
-    residual_message,
+    residual_encoder,
     start_of,
     state_arrays,
     to_nanoseconds,
@@ -79,7 +79,7 @@ class Residual(ManagedNode):
         self._awaits = self.values["await_command"] and self.exchange is None
         self._command_stamp = -1
         self._pending: dict[int, State] = {}  # by stamp: the next state may overtake the command of the one before
-        self._publisher = self.publisher(RESIDUAL_TORQUE, self._encode)
+        self._publisher = self.publisher(RESIDUAL_TORQUE, residual_encoder(arm.joints))
         self.speak(arm.name)
         self.subscribe(JOINT_STATES, self._on_state_message, self._on_state)
         self.subscribe(REFERENCE, self._on_reference, self._on_motion)
@@ -204,9 +204,6 @@ class Residual(ManagedNode):
             self._follower.reset()
             desired = self._follower.at(state.q, state.qd, now)
         return self._model.offer(Sample(state.q, state.qd, desired, self._arm.period), self._baseline, now), desired
-
-    def _encode(self, answer: Answer) -> JointState:
-        return residual_message(answer.offer, answer.stamp, self._arm.joints, answer.desired, answer.live)
 
     def _on_reference(self, message: JointTrajectory) -> None:
         if not self.active:

@@ -25,7 +25,7 @@ from trimtab_ros.delivery import Exchange
 from trimtab_ros.diagnostics import ERROR, OK, WARN, LoopMeter, Status
 from trimtab_ros.hosting import run_node
 from trimtab_ros.managed import ManagedNode
-from trimtab_ros.messages import NANOSECONDS, state_message, to_nanoseconds, to_time, torque_array
+from trimtab_ros.messages import NANOSECONDS, state_encoder, to_nanoseconds, to_time, torque_array
 from trimtab_ros.parameters import ARM, LOOP, Parameter
 from trimtab_ros.streams import Command, State
 from trimtab_ros.topics import CLOCK, JOINT_STATES, RESIDUAL_TORQUE, TORQUE_COMMAND
@@ -71,7 +71,7 @@ class SimBridge(ManagedNode):
         self._stamp = -1
         self._answered_stamp = -1
         self._latched = Level.NOMINAL
-        self._states = self.publisher(JOINT_STATES, self._encode)
+        self._states = self.publisher(JOINT_STATES, state_encoder(arm.joints))
         self._clock_publisher = self.publisher(CLOCK) if self._simulated_time else None
         self._sent = 0  # when the newest state went out [ns]
         self.speak(arm.name)
@@ -326,9 +326,6 @@ class SimBridge(ManagedNode):
         self._states.publish(State(stamp, *self._last_state))
         if self.exchange is None:
             self.times.mark(Stage.PUBLISH)
-
-    def _encode(self, state: State) -> JointState:
-        return state_message(state.stamp, self._arm.joints, state.q, state.qd)
 
     def _write(self) -> FloatArray:
         """What the drives get [Nm]: the command, or damping where there is no fresh one."""

@@ -1,7 +1,8 @@
-"""JointState messages decoded many at a time: a stream's messages differ in their numbers, not in their layout.
+"""JointState messages by their bytes: a stream's messages differ in their numbers, not in their layout.
 
-A generic decoder takes each message apart by itself. Here the layout (names, places of the numbers) is found once, and all
-messages whose other bytes are the same are read as columns of one table.
+A generic decoder takes each message apart by itself, and a generic encoder puts it together piece by piece. Here the layout
+(names, places of the numbers) is found once; then all messages whose other bytes are the same are read as columns of one
+table, and a message is made by filling in its numbers.
 """
 
 import struct
@@ -13,7 +14,7 @@ import numpy as np
 from trimtab.typing import FloatArray
 
 HEADER = 4  # bytes that tell the encoding, before the content; places are aligned from there on
-MOST_PADDING = 24  # zeros behind a message: DDS leaves room to align the numbers of each field, also of an empty one
+MOST_PADDING = 24  # bytes behind a message, of any content: DDS leaves room to align each field, also an empty one
 _STAMP = 4, 12
 LONGEST_NAME, MOST_NAMES = 4096, 4096
 
@@ -95,7 +96,7 @@ def layout_of(data: bytes) -> Layout:
                 raise MalformedMessage("it ends in the middle")
         places.append((place, size))
         place += 8 * size
-    if len(data) - place > MOST_PADDING or any(data[place:]):
+    if len(data) - place > MOST_PADDING:
         raise MalformedMessage(f"it has {len(data) - place} bytes too many")
     which = np.concatenate([np.arange(*span) for span in fixed])
     return Layout(len(data), little, tuple(names), tuple(places), which, np.frombuffer(data, np.uint8)[which])
@@ -148,3 +149,52 @@ def _columns(layout: Layout, index: np.ndarray, raw: np.ndarray) -> Columns:
         block = np.ascontiguousarray(raw[:, place : place + 8 * count])
         values.append(block.view(f"{order}f8").astype(np.float64) if count else np.empty((len(index), 0)))
     return Columns(layout.names, index, seconds * 1_000_000_000 + rest, *values)
+
+
+class JointStateEncoder:
+    """Makes the messages of a stream: little-endian, without a frame, each field with a number per name or empty."""
+
+    def __init__(
+        self, names: Sequence[str], *, position: bool = False, velocity: bool = False, effort: bool = False
+    ) -> None:
+        """Which of the fields are there."""
+        data = bytearray(b"\x00\x01\x00\x00")
+        data += bytes(8)  # the stamp
+        _add_text(data, "")
+        _add_count(data, len(names))
+        for name in names:
+            _add_text(data, name)
+        self._places = []
+        for filled in (position, velocity, effort):
+            size = len(names) if filled else 0
+            _add_count(data, size)
+            if size:
+                _align(data, 8)
+                self._places.append(len(data))
+                data += bytes(8 * size)
+        self._template = bytes(data)
+        self._stamp = struct.Struct("<iI")
+        self._numbers = struct.Struct(f"<{len(names)}d")
+
+    def encode(self, stamp: int, *fields: Sequence[float]) -> bytes:
+        """A message with this stamp [ns]; fields: the numbers of those that are there, in the order of the names."""
+        data = bytearray(self._template)
+        self._stamp.pack_into(data, _STAMP[0], *divmod(stamp, 1_000_000_000))
+        for place, numbers in zip(self._places, fields, strict=True):
+            self._numbers.pack_into(data, place, *numbers)
+        return bytes(data)
+
+
+def _align(data: bytearray, size: int) -> None:
+    data += bytes(-(len(data) - HEADER) % size)
+
+
+def _add_count(data: bytearray, count: int) -> None:
+    _align(data, 4)
+    data += struct.pack("<I", count)
+
+
+def _add_text(data: bytearray, text: str) -> None:
+    encoded = text.encode() + b"\0"
+    _add_count(data, len(encoded))
+    data += encoded
