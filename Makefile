@@ -22,8 +22,8 @@ test: setup-training  ## ruff, mypy, pytest
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(foreach package,$(PACKAGES) $(TRAINING),$(package)/$(notdir $(package))) benchmarks launch
-	$(BIN)/python -m pytest -n 2 $(filter-out %_ros/test,$(wildcard src/*/test))
-	$(BIN)/python -m pytest src/trimtab_ros/test  # real processes in real time: one after another, with nothing beside them
+	$(BIN)/python -m pytest -n 2 -m "not real_time"
+	$(BIN)/python -m pytest -m real_time src/trimtab_ros/test
 
 setup: $(VENV)/.ready
 

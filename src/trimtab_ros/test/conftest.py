@@ -32,6 +32,13 @@ DOMAINS = itertools.cycle(range(1, DOMAIN_COUNT + 1))  # a new one each time: ki
 PATIENCE = 60.0  # s; how long a busy machine may take for what takes a second
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts processes needs the machine for itself, unless it says that it can wait."""
+    for item in items:
+        if "graph" in getattr(item, "fixturenames", ()) and item.get_closest_marker("unhurried") is None:
+            item.add_marker("real_time")
+
+
 class Graph:
     """The test's own node, and the processes that it talks to."""
 

@@ -13,6 +13,8 @@ from trimtab.dynamics import RigidBody
 from trimtab_ros.messages import state_message, to_nanoseconds, torque_array
 from trimtab_ros.topics import JOINT_STATES, REFERENCE, TORQUE_COMMAND
 
+pytestmark = pytest.mark.unhurried
+
 ARM = "wam"  # the stack owns its gravity, so that every torque differs from zero
 ERROR = b"\x02"
 
@@ -162,6 +164,7 @@ def test_reference_for_other_joints(driver):
     driver.graph.until(lambda: "joint 'base_yaw' is missing" in driver.graph.output("controller"), "the refusal")
 
 
+@pytest.mark.real_time
 def test_stale_state_stops_commanding(graph):
     graph.start_plan(only=("controller",), arm=ARM, reference="none", state_timeout="0.5")
     driver = Driver(graph)
@@ -198,6 +201,7 @@ def refusal(graph, send, reason):
     return graph.until(refused, f"diagnostics of sim_bridge with '{reason}'")
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize(
     ("effort", "names", "reason"),
     [
@@ -217,6 +221,7 @@ def test_bad_command_damps_the_arm(graph, effort, names, reason):
     assert np.abs(np.array(states[-1].position) - arm.home).max() < 0.01
 
 
+@pytest.mark.real_time
 def test_killed_controller_damps_the_arm_until_reset(graph):
     arm = load_arm(ARM)
     graph.start_plan(arm=ARM, duration="4.0", repeat="0", state_timeout="1.0", command_timeout="0.5")
@@ -236,6 +241,7 @@ def test_killed_controller_damps_the_arm_until_reset(graph):
     graph.until_status("sim_bridge", "following commands")
 
 
+@pytest.mark.real_time
 def test_killed_bridge_stops_the_controller_until_reset(graph):
     graph.start_plan(arm=ARM, reference="none", state_timeout="0.5", command_timeout="1.0")
     graph.until_status("controller", "holding")
@@ -295,6 +301,7 @@ def test_the_torque_of_an_older_state_is_never_sent_again(driver):
     assert not driver.commands
 
 
+@pytest.mark.real_time
 def test_a_command_for_a_state_that_was_never_sent_damps_the_arm(graph):
     arm = load_arm(ARM)
     states, commands = start_bridge(graph)
@@ -304,6 +311,7 @@ def test_a_command_for_a_state_that_was_never_sent_damps_the_arm(graph):
     assert refusal(graph, lambda: commands.publish(message), "answers a state that was never sent").level == ERROR
 
 
+@pytest.mark.real_time
 def test_a_stalled_bridge_does_not_throw_the_arm(graph):
     """What a late process missed is simulated with damping that sees the present speed, not the one before the stall."""
     graph.start_plan(arm=ARM, duration="4.0", repeat="0", state_timeout="5.0", command_timeout="5.0")

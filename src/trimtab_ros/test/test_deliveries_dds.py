@@ -221,6 +221,7 @@ def test_inside_a_network_that_goes_down(own_network, graph):
     assert "damp:" not in graph.output("arm")
 
 
+@pytest.mark.real_time
 def test_dds_gone_and_back(tmp_path):
     """The network under a composed arm goes down for seconds: the loop runs on, without a fault."""
     inside = ["unshare", "--map-root-user", "--net"]

@@ -125,6 +125,7 @@ def test_a_full_disk_ends_the_recorder_and_nobody_else(graph):
     graph.until(lambda: len(states) > 100, "more states")
 
 
+@pytest.mark.unhurried
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -197,6 +198,7 @@ def test_a_running_robot_is_recorded_until_ctrl_c(graph, record):
     assert custom_of(bag)[ENDED]
 
 
+@pytest.mark.unhurried
 def test_where_nothing_comes_it_is_told(graph, record):
     process = record("--arm", "so101", "--out", str(graph.folder / "bag"), "--seconds", "0.5")
     graph.until(lambda: process.poll() is not None, "the end")
@@ -204,6 +206,7 @@ def test_where_nothing_comes_it_is_told(graph, record):
     assert "nothing came. Is a robot without a namespace running" in (graph.folder / "record.err").read_text()
 
 
+@pytest.mark.unhurried
 def test_an_arm_that_nobody_tells_is_asked_for(graph, record):
     process = record("--out", str(graph.folder / "bag"))
     graph.until(lambda: process.poll() is not None, "the end")

@@ -27,6 +27,8 @@ from trimtab_ros.messages import torque_message
 from trimtab_ros.plan import replay_plan
 from trimtab_ros.topics import DIAGNOSTICS, JOINT_STATES, TORQUE_COMMAND
 
+pytestmark = pytest.mark.unhurried
+
 ARM = load_arm("so101")
 
 
@@ -110,9 +112,7 @@ def test_the_residual_answers_every_state_too(graph, bag):
     assert code == 0, said
     found = counts(answers)
     assert found["/torque_command"] == found["/joint_states"] == counts(bag)["/joint_states"]
-    declined = found["/joint_states"] - found["/residual_torque"]  # later than a period: told by the node, and no loss
-    assert declined == int(told(answers)["lost_residual_torque"])
-    assert declined < 0.1 * found["/joint_states"]
+    assert found["/residual_torque"] == found["/joint_states"]  # where nobody is late
 
 
 class Forgetful:
@@ -195,6 +195,7 @@ def test_a_bag_with_answers_is_never_overwritten(graph, bag):
     assert "exists already" in said
 
 
+@pytest.mark.real_time
 def test_what_nodes_did_in_real_time_is_recomputed_from_their_bag(graph):
     """Within a thousandth of the torque limits: what was known before the first recorded state is not in the bag."""
     recorded = graph.folder / "recorded"

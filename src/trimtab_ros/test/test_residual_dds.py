@@ -78,6 +78,7 @@ def start_residual(graph, bundle, **arguments):
     return stream
 
 
+@pytest.mark.unhurried
 def test_each_state_gets_an_answer_that_says_what_it_was_made_for(graph, bundle):
     stream = start_residual(graph, bundle)
     message = stream.ask()
@@ -91,6 +92,7 @@ def test_each_state_gets_an_answer_that_says_what_it_was_made_for(graph, bundle)
     assert value_of(status, "model") == "mlp/1"
 
 
+@pytest.mark.unhurried
 def test_a_shadow_says_so(graph, bundle):
     message = start_residual(graph, bundle, residual="shadow").ask()
     assert not residual_offer(message, ARM.order())[2]
@@ -113,6 +115,7 @@ def test_a_bundle_is_swapped_while_every_state_is_answered(graph, bundle, tmp_pa
     assert "swapped: mlp/2 is at work" in graph.output("residual")
 
 
+@pytest.mark.unhurried
 def test_a_bundle_that_does_not_fit_is_not_swapped_in(graph, bundle, tmp_path):
     other = make_bundle(tmp_path, ARM, version="2")
     edit_manifest(other, lambda document: document.update(rate=77))
@@ -131,6 +134,7 @@ def set_model(graph, folder):
     assert call(graph, "/residual/set_parameters", SetParameters, request).results[0].successful
 
 
+@pytest.mark.unhurried
 def test_a_bundle_of_another_arm_keeps_residual_and_controller_from_starting(graph, tmp_path):
     bundle = make_bundle(tmp_path, load_arm("wam"))
     for name in ("residual", "controller"):

@@ -86,6 +86,7 @@ def speaking(graph):
     graph.node.create_timer(OFTEN, lambda: publisher.publish(DiagnosticArray(status=STATUSES)))
 
 
+@pytest.mark.unhurried
 @pytest.mark.usefixtures("speaking")
 def test_one_picture_of_every_robot(graph, top):
     process = top("--once", "--patience", "60")
@@ -105,6 +106,7 @@ def test_one_picture_of_every_robot(graph, top):
     assert "\x1b" not in text
 
 
+@pytest.mark.unhurried
 @pytest.mark.usefixtures("speaking")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_picture_a_second_of_one_robot_until_it_is_told_to_end(graph, top, number):
@@ -116,6 +118,7 @@ def test_a_picture_a_second_of_one_robot_until_it_is_told_to_end(graph, top, num
     assert "ur5e" not in shown(graph.folder)
 
 
+@pytest.mark.unhurried
 def test_silence_is_told_with_what_to_look_at(graph, top):
     process = top("--once", "--patience", "0.5")
     graph.until(lambda: process.poll() is not None, "the end")
