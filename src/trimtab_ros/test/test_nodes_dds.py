@@ -12,7 +12,7 @@ from lifecycle_msgs.srv import ChangeState, GetState
 
 from trimtab.arm import load_arm
 from trimtab.dynamics import RigidBody
-from trimtab.names import DELIVERIES
+from trimtab.names import COMPOSED, DELIVERIES, PROCESSES, arm_names
 from trimtab.reference import make_reference
 from trimtab.reference.message import trajectory_of
 from trimtab_ros.messages import state_arrays, to_seconds, to_time, trajectory_message
@@ -75,7 +75,9 @@ def delivery(request):
     return request.param
 
 
-@pytest.mark.parametrize("arm_name", ["ur5e", "wam", "open_manipulator_x", "so101"])
+@pytest.mark.parametrize(
+    ("arm_name", "delivery"), [*((name, COMPOSED) for name in arm_names()), ("ur5e", PROCESSES), ("so101", PROCESSES)]
+)
 def test_lockstep_tracks(graph, arm_name, delivery):
     tracking = Tracking(graph, arm_name)
     clock = graph.collect(CLOCK)
@@ -92,7 +94,7 @@ def test_tracks_in_real_time(graph):
     On a machine with nothing else to do, TRIMTAB_TEST_TIMEOUTS=contract runs it for a minute with the contract's own.
     """
     patient = os.environ.get("TRIMTAB_TEST_TIMEOUTS") != "contract"
-    timeouts, seconds = (PATIENT, 25.0) if patient else ({}, 60.0)
+    timeouts, seconds = (PATIENT, 15.0) if patient else ({}, 60.0)
     tracking = Tracking(graph, "ur5e")
     tracking.start({"arm": "ur5e", "plant": "worn", "duration": "10.0", "repeat": "0", **timeouts})
     graph.until(lambda: tracking.references, "the first reference")
@@ -149,6 +151,7 @@ def documented_topics() -> dict[str, tuple[str, str, str]]:
     return {name: (kind, sender.strip(), f"{reliability}, {depth}") for name, kind, sender, reliability, depth in rows}
 
 
+@pytest.mark.unhurried
 def test_graph_equals_the_documented_table(graph, delivery):
     documented = documented_topics()
     assert set(documented) == {topic.name for topic in TOPICS}

@@ -56,6 +56,7 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.unhurried
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(("delivery", "count"), [("composed", 2), ("processes", 3)])
 def test_a_signal_ends_everything_cleanly(graph, up, delivery, count, number):
@@ -69,6 +70,7 @@ def test_a_signal_ends_everything_cleanly(graph, up, delivery, count, number):
     assert all(gone(child) for child in children)
 
 
+@pytest.mark.unhurried
 def test_ctrl_c_while_starting_ends_everything_too(graph, up):
     process = up("arm:=so101")
     graph.until(lambda: len(children_of(process.pid)) == 2, "two children")
@@ -78,6 +80,7 @@ def test_ctrl_c_while_starting_ends_everything_too(graph, up):
     assert all(gone(child) for child in children)
 
 
+@pytest.mark.unhurried
 def test_a_node_that_dies_ends_the_others_and_is_told(graph, up):
     states = graph.collect(JOINT_STATES)
     process = up("arm:=so101", "reference:=none", "delivery:=processes")
@@ -89,6 +92,7 @@ def test_a_node_that_dies_ends_the_others_and_is_told(graph, up):
     assert "controller ended with exit code -9" in (graph.folder / "up.out").read_text()
 
 
+@pytest.mark.unhurried
 def test_a_node_that_cannot_start_gives_its_exit_code(graph, up):
     process = up("friction_file:=/nowhere/friction.yaml")
     assert process.wait(60) == 1
@@ -163,6 +167,7 @@ def test_a_pause_of_the_launcher_is_no_fault(graph, up):
         os.kill(process.pid, signal.SIGCONT)
 
 
+@pytest.mark.unhurried
 def test_a_node_does_not_outlive_its_launcher(graph, up):
     """`trimtab up` killed outright: the nodes end by themselves."""
     states = graph.collect(JOINT_STATES)
