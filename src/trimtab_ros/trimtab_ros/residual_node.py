@@ -6,6 +6,7 @@ import traceback
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 from sensor_msgs.msg import JointState
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
@@ -14,6 +15,7 @@ from trimtab.arm import load_arm
 from trimtab.control.base import Desired, Sample
 from trimtab.errors import ReferenceRefused, TrimtabError
 from trimtab.follower import ReferenceFollower
+from trimtab.joints import Bounds
 from trimtab.realtime import SHORT_TURNS
 from trimtab.reference.message import trajectory_of
 from trimtab.residual.bundle import load_bundle
@@ -63,6 +65,7 @@ class Residual(ManagedNode):
         """Loads the bundle, checks it against the arm, and warms it up."""
         arm = self._arm = load_arm(self.values["arm"])
         self._order = arm.order()
+        self._near = Bounds(np.full(arm.dof, -LOST), np.full(arm.dof, LOST))
         self._ready = None
         self._model = self._load(str(self.get_parameter("model").value))
         self._follower = ReferenceFollower(arm, waits=False)
@@ -199,11 +202,13 @@ class Residual(ManagedNode):
         if self._early is not None:
             early, self._early = self._early, None
             self._on_reference(early)
-        if abs(desired.q - state.q).max() > LOST:
+        sample = Sample(state.q, state.qd, desired, self._arm.period)
+        if not self._near.hold(sample.error):
             # The controller was reset, or follows a goal of its action: begin again where the arm is.
             self._follower.reset()
             desired = self._follower.at(state.q, state.qd, now)
-        return self._model.offer(Sample(state.q, state.qd, desired, self._arm.period), self._baseline, now), desired
+            sample = Sample(state.q, state.qd, desired, self._arm.period)
+        return self._model.offer(sample, self._baseline, now), desired
 
     def _on_reference(self, message: JointTrajectory) -> None:
         if not self.active:

@@ -86,6 +86,8 @@ class SafetyFilter:
         self._fastest = arm.trips.velocity
         self._longest_age = FRESH_PERIODS * arm.period + ROUNDING
         self._torques = Bounds(self._negative_limit, self._limit)
+        self._small = Bounds(self._negative_size, self._size)
+        self._slow_change = Bounds(self._negative_step, self._step)
         # Positions and speeds within these bounds fade nothing; only others are looked at closely.
         calm = min(self._slow, self._fastest) * arm.velocity
         self._calm = Bounds.certain(-calm, calm)
@@ -200,7 +202,7 @@ class SafetyFilter:
         torque, confidence = offer.torque, offer.confidence
         if torque.shape != self._zeros.shape:
             return self._zeros, 0.0, 0, f"it has {torque.size} values for {self._zeros.size} joints"
-        small = all((np.abs(torque) <= self._size).tolist())
+        small = self._small.hold(torque)
         if not small and not np.isfinite(torque).all():
             bad = int(np.flatnonzero(~np.isfinite(torque))[0])
             return self._zeros, 0.0, 0, f"it is not finite: that of joint '{self._arm.joints[bad]}' is {torque[bad]}"
@@ -256,7 +258,7 @@ class SafetyFilter:
                 target = share * target
                 fired = _ENERGY
         change = target - before
-        if all((np.abs(change) <= self._step).tolist()):
+        if self._slow_change.hold(change):
             residual = target
         else:
             residual = before + np.minimum(np.maximum(change, self._negative_step), self._step)
