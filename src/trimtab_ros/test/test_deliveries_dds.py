@@ -2,11 +2,13 @@
 
 import fcntl
 import os
+import re
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +28,8 @@ from trimtab_ros.topics import JOINT_STATES, REFERENCE, TORQUE_COMMAND
 ARM = load_arm("so101")
 ERROR = b"\x02"
 DEEP = QoSProfile(depth=5000, reliability=ReliabilityPolicy.BEST_EFFORT)
-STARTS, LASTS = 20.0, 4.0  # s of simulated time: when the reference begins, how long it takes
+LEAD, LASTS = 10.0, 4.0  # s of simulated time: from a reference's sending to its beginning, and how long it takes
+RUNS = 4  # of which one must have been heard well
 PAUSE = 1.0  # s
 INSIDE = "TRIMTAB_TEST_OWN_NETWORK"
 
@@ -38,20 +41,45 @@ def value_of(status, key) -> str:
 # The same in both deliveries
 
 
-def run_in_lockstep(graph, delivery, friction):
-    """The committed model at work on a reference that begins at a known stamp: torque and learned part by stamp, topics."""
+def newest(commands):
+    """The stamp that came last [ns]; looking at all of them after each message would let the next ones pile up."""
+    return next(reversed(commands))
+
+
+def send_reference(graph, publisher, commands, starts):
+    """Sends the reference until the controller takes it; gives its beginning [s], `starts` or one that lies ahead.
+
+    Lockstep does not wait for a message to arrive: one that begins too soon comes too late, and the next lies further ahead.
+    """
+    message = trajectory_message(make_reference("plum", RigidBody(ARM), LASTS), ARM.joints, lead=1.0)
+    graph.until(lambda: commands, "a command")
+    accepted, lead = False, LEAD
+    while not accepted:
+        stamp = newest(commands) + round(lead * 1e9) if starts is None else round(starts * 1e9)
+        message.header.stamp = to_time(stamp)
+        refused = graph.said().count("reference refused")
+        publisher.publish(message)
+        told = graph.until(lambda: re.findall("reference (accepted|refused)", graph.said())[refused:], "an answer")  # noqa: B023
+        accepted, lead = "accepted" in told, 2.0 * lead
+        assert accepted or starts is None, "too late to compare"
+    return stamp * 1e-9
+
+
+def run_in_lockstep(graph, delivery, friction, starts=None):
+    """The committed model at work on a reference: torque and learned part by stamp, topics, when the reference began."""
     order, commands = ARM.order(), {}
 
     def on_command(message):
         torque = torque_array(message, order)
         commands[to_nanoseconds(message.header.stamp)] = (torque, torque - classical_array(message, order))
 
-    graph.listen(TORQUE_COMMAND, on_command, depth=DEEP)
-    bag = graph.folder / f"bag-{delivery}"
+    subscription = graph.node.create_subscription(TORQUE_COMMAND.type, TORQUE_COMMAND.name, on_command, DEEP)
+    bag = Path(tempfile.mkdtemp(dir=graph.folder)) / "bag"
     given = {"arm": ARM.name, "plant": "worn", "mode": "lockstep", "reference": "none", "delivery": delivery}
     given |= {"controller": "friction+adaptive+observer", "friction_file": str(friction), "residual": "on"}
     given |= {"record": "true", "record_directory": str(bag)}
     publisher = graph.publisher(REFERENCE)
+    graph.statuses.clear()
     # Who drives the arm comes last: the first state must find residual and controller there.
     graph.start_plan(only=("controller", "residual", "recorder"), **given)
     if delivery == PROCESSES:
@@ -59,38 +87,39 @@ def run_in_lockstep(graph, delivery, friction):
         graph.until_status("residual", "waiting for states")
     graph.until_status("recorder", "recording")
     graph.start_plan(only=("arm", "sim_bridge"), **given)
-    message = trajectory_message(make_reference("plum", RigidBody(ARM), LASTS), ARM.joints, lead=1.0)
-    message.header.stamp = to_time(round(STARTS * 1e9))
     listeners = 2 if delivery == COMPOSED else 3
     graph.until(lambda: publisher.get_subscription_count() == listeners, "controller, recorder and residual to listen")
-
-    def accepted() -> bool:
-        publisher.publish(message)  # again: one that comes long before the first state is refused
-        return "reference accepted" in graph.said()
-
-    graph.until(accepted, "the reference to be accepted")
-    assert max(commands, default=0) < STARTS * 1e9, "too late to compare"
-    end = (STARTS + 1.0 + LASTS) * 1e9
-    graph.until(lambda: max(commands, default=0) > end, "the reference's end", patience=120)
+    starts = send_reference(graph, publisher, commands, starts)
+    end = (starts + 1.0 + LASTS) * 1e9
+    graph.until(lambda: newest(commands) > end, "the reference's end", patience=120)
     graph.until(lambda: value_of(graph.status("recorder"), "silent") == "", "all topics in the bag")
+    graph.node.destroy_subscription(subscription)
+    graph.node.destroy_publisher(publisher)
     for name in [*graph.children]:
         graph.children[name].send_signal(signal.SIGINT)
         assert graph.children.pop(name).wait(30) == 0
+        graph.output_file(name).unlink()
     with Reader(bag) as reader:
         topics = {(connection.topic, connection.msgtype) for connection in reader.connections if connection.msgcount}
-    return dict(commands), topics  # a copy: the listener goes on to hear the next run
+    return commands, topics, starts
+
+
+def moving_stamps(commands, starts):
+    """Stamps of the commands that were heard while the arm was to move."""
+    return {stamp for stamp in commands if stamp > (starts + 1.0) * 1e9}
 
 
 def test_both_deliveries_give_the_same_torques_bit_for_bit_and_bags_with_the_same_topics(graph, tmp_path):
     friction = tmp_path / "friction.yaml"
     identify_friction(ARM, load_gap("worn", ARM)).save(friction, ARM.name, "a sweep on worn")
-    runs = {}
-    for delivery in DELIVERIES:
-        runs[delivery] = run_in_lockstep(graph, delivery, friction)
-        graph.statuses.clear()
-    (composed, composed_topics), (processes, process_topics) = runs[COMPOSED], runs[PROCESSES]
-    moving = [stamp for stamp in composed if stamp > (STARTS + 1.0) * 1e9 and stamp in processes]
-    assert len(moving) > 0.5 * LASTS * ARM.rate
+    enough = 0.5 * LASTS * ARM.rate
+    for _ in range(RUNS):  # best effort: on a busy machine this test may hear too little of a loop that waits for nobody
+        composed, composed_topics, starts = run_in_lockstep(graph, COMPOSED, friction)
+        if len(moving_stamps(composed, starts)) > 1.5 * enough:
+            break
+    processes, process_topics, _ = run_in_lockstep(graph, PROCESSES, friction, starts)
+    moving = moving_stamps(composed, starts) & moving_stamps(processes, starts)
+    assert len(moving) > enough
     assert max(np.abs(composed[stamp][1]).max() for stamp in moving) > 1e-3, "the learned torque must be at work"
     differing = [stamp for stamp in composed if stamp in processes and (composed[stamp][0] != processes[stamp][0]).any()]
     assert not differing, f"{len(differing)} torques differ, the first at {min(differing) * 1e-9} s"
