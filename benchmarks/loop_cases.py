@@ -208,7 +208,7 @@ def stack(options: argparse.Namespace) -> Result:
     import rclpy
 
     from trimtab.names import COMPOSED
-    from trimtab.realtime import SHORT_TURNS, keep_garbage_out
+    from trimtab.realtime import SHORT_TURNS
     from trimtab_ros.arm_node import compose
     from trimtab_ros.hosting import Host, start
     from trimtab_ros.managed import ManagedNode
@@ -236,7 +236,6 @@ def stack(options: argparse.Namespace) -> Result:
         with children_of_plan([] if composed else processes[1:], Path(place)), Host(nodes) as host:
             if not start(nodes):
                 raise SystemExit("the nodes did not start; see above")
-            keep_garbage_out()
             patience = time.monotonic() + PATIENCE
             host.serve(lambda: not _answers(times) and time.monotonic() < patience)
             if not _answers(times):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -235,3 +236,25 @@ def test_lifecycle_by_hand(graph, delivery):
         assert change(node, Transition.TRANSITION_ACTIVATE)
     commands.clear()
     graph.until(lambda: len(commands) > 10, "commands after the second activation")
+
+
+SETS_OUT = """
+import gc, os, rclpy
+from trimtab_ros.hosting import start
+from trimtab_ros.sim_bridge_node import SimBridge
+
+class Watched(SimBridge):
+    def activate(self):
+        print("frozen:", gc.get_freeze_count() > 10_000, "by itself:", gc.isenabled(), flush=True)
+
+rclpy.init(args=["--ros-args", "-p", "arm:=so101"])
+print("started:", start([Watched()]), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.unhurried
+def test_garbage_is_out_of_the_way_before_a_loop_begins(graph, python):
+    """The first collection takes many periods: in a loop that runs already, the arm would set out with a gap."""
+    done = subprocess.run([python, "-c", SETS_OUT], env=graph.environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-2:] == ["frozen: True by itself: False", "started: True"], done.stdout + done.stderr

@@ -11,11 +11,11 @@ import pytest
 import yaml
 from bundle_maker import make_bundle
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
-from rosbags.rosbag2 import Reader
+from rosbags.rosbag2 import Reader, StoragePlugin, Writer
 
 from trimtab.arm import load_arm
 from trimtab.bag import read_log, types, write_log
-from trimtab.bags.topics import JOINT_TRAJECTORY
+from trimtab.bags.topics import JOINT_STATE, JOINT_TRAJECTORY
 from trimtab.cli.main import main
 from trimtab.control import make_controller
 from trimtab.dynamics import RigidBody
@@ -30,6 +30,7 @@ from trimtab_ros.topics import DIAGNOSTICS, JOINT_STATES, TORQUE_COMMAND
 pytestmark = pytest.mark.unhurried
 
 ARM = load_arm("so101")
+RUNS = 5  # in real time, of which one must not have been held up by the machine
 
 
 @pytest.fixture(scope="module")
@@ -195,20 +196,57 @@ def test_a_bag_with_answers_is_never_overwritten(graph, bag):
     assert "exists already" in said
 
 
+def stamp_of(message):
+    """Stamp of a serialised JointState [ns]."""
+    stamp = types().deserialize_cdr(message, JOINT_STATE).header.stamp
+    return stamp.sec * 1_000_000_000 + stamp.nanosec
+
+
+def undisturbed(bag, place):
+    """A copy of a bag up to where the machine first held its nodes up: a state or an offer that is not there.
+
+    Gives the length of that [s]. What was late, or got lost, cannot be known from a bag.
+    """
+    with Reader(bag) as reader:
+        messages = list(reader.messages())
+    states = [(stamp_of(data), at) for connection, at, data in messages if connection.topic == "/joint_states"]
+    offers = {stamp_of(data) for connection, _, data in messages if connection.topic == "/residual_torque"}
+    first = next(i for i, (stamp, _) in enumerate(states) if stamp in offers)  # before that the recorder did not hear them
+    last = first
+    while last + 1 < len(states) and states[last + 1][0] in offers:
+        if states[last + 1][0] - states[last][0] > 1.5e9 * ARM.period:
+            break
+        last += 1
+    with Writer(place, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        for key, value in told(bag).items():
+            writer.set_custom_data(key, value)
+        copies = {}
+        for connection, at, data in messages:
+            if at <= states[last][1]:
+                if connection.id not in copies:
+                    copies[connection.id] = writer.add_connection(connection.topic, connection.msgtype, typestore=types())
+                writer.write(copies[connection.id], at, data)
+    return (states[last][0] - states[0][0]) * 1e-9
+
+
 @pytest.mark.real_time
 def test_what_nodes_did_in_real_time_is_recomputed_from_their_bag(graph):
     """Within a thousandth of the torque limits: what was known before the first recorded state is not in the bag."""
-    recorded = graph.folder / "recorded"
     given = {"arm": "so101", "plant": "worn", "controller": "observer", "residual": "on", "delivery": "composed"}
-    given |= {"duration": "3.0", "record": "true", "record_directory": str(recorded)}
-    graph.start_plan(**given, state_timeout="1.0", command_timeout="1.0")
-    graph.until_status("controller", "following")
-    graph.until_status("controller", "holding")
-    for child in graph.children.values():
-        child.send_signal(signal.SIGINT)
-        child.wait(30)
+    given |= {"duration": "3.0", "record": "true", "state_timeout": "1.0", "command_timeout": "1.0"}
+    for run in range(RUNS):
+        recorded, whole = graph.folder / f"recorded-{run}", graph.folder / f"whole-{run}"
+        graph.statuses.clear()
+        graph.start_plan(**given, record_directory=str(recorded))
+        graph.until_status("controller", "following")
+        graph.until_status("controller", "holding")
+        for name in [*graph.children]:
+            graph.children[name].send_signal(signal.SIGINT)
+            graph.children.pop(name).wait(30)
+        if undisturbed(recorded, whole) > 3.0:  # the motion's beginning is in it
+            break
     result = graph.folder / "replay.json"
-    main(["replay", str(recorded), "--candidate", "mlp", "--json", str(result)])
+    main(["replay", str(whole), "--candidate", "mlp", "--json", str(result)])
     (found,) = json.loads(result.read_text())["results"]
     assert found["referenced"]
     assert found["faults"] == {}

@@ -12,7 +12,7 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.signals import SignalHandlerOptions
 
 from trimtab.errors import TrimtabError
-from trimtab.realtime import SHORT_TURNS, collect_garbage, keep_garbage_out
+from trimtab.realtime import SHORT_TURNS, collect_garbage
 from trimtab_ros.delivery import COLLECT_EVERY
 from trimtab_ros.managed import ManagedNode
 from trimtab_ros.parameters import AUTOSTART
@@ -118,7 +118,6 @@ def run_nodes(make: Callable[[], Sequence[ManagedNode]], args: list[str] | None 
             with Host(nodes) as host:
                 if not start(nodes):
                     return EXIT_FAILED
-                keep_garbage_out()
                 host.serve(lambda: not STOP and not any(node.failed or node.finished for node in nodes))
             for node in reversed(nodes):
                 node.stop()  # what cannot be ended well is a failure too

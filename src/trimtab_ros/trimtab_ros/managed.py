@@ -12,6 +12,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from std_srvs.srv import Trigger
 
 from trimtab.errors import TrimtabError
+from trimtab.realtime import keep_garbage_out
 from trimtab.timing import CycleTimes
 from trimtab_ros.delivery import ComposedOutlet, DirectOutlet, Exchange, Outlet, Turn
 from trimtab_ros.diagnostics import WARN, Status, Voice
@@ -126,6 +127,7 @@ class ManagedNode(LifecycleNode):
             raise
         self.serve(RESET_SERVICE, self._on_reset)
         self.every(DIAGNOSTICS_PERIOD, self.report, takes_turn=False)
+        keep_garbage_out()  # now, before anything is due: the first time it takes many periods of a loop
 
     def _activate(self) -> None:
         self.activate()
