@@ -33,6 +33,13 @@ def test_a_core_that_is_there_is_taken_by_the_thread_alone():
     assert os.sched_getaffinity(0) == before
 
 
+def test_the_thread_is_woken_when_it_is_due():
+    get_slack = 30  # PR_GET_TIMERSLACK [ns]
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(get_slack, 0, 0, 0, 0) > 1
+    assert in_a_thread(lambda: (realtime.prepare_thread(), libc.prctl(get_slack, 0, 0, 0, 0))) == ([], 1)
+
+
 def test_refused_priority_says_what_to_do(monkeypatch):
     def refuse(*_):
         raise PermissionError(1, "no")

@@ -39,6 +39,23 @@ def test_each_stage_gets_its_time(clock):
     }
 
 
+def test_what_was_taken_stays_while_the_loop_goes_on(clock):
+    times = CycleTimes(capacity=4)
+
+    def cycle(microseconds):
+        times.begin()
+        clock[0] += microseconds * 1000
+        times.mark(Stage.READ)
+        times.end()
+
+    cycle(1)
+    taken = times.take()
+    cycle(2)
+    assert list(taken[:, Stage.READ]) == [1]
+    assert list(times.take()[:, Stage.READ]) == [2]
+    assert len(times.take()) == 0
+
+
 def test_the_newest_cycles_are_kept_and_memory_does_not_grow(clock):
     times = CycleTimes(capacity=10)
     for i in range(25):
@@ -55,6 +72,7 @@ def test_the_newest_cycles_are_kept_and_memory_does_not_grow(clock):
 def test_a_spread_is_ordered_and_reads_back(values):
     spread = Spread.of(np.array(values))
     assert spread.p50 <= spread.p95 <= spread.p99 <= spread.max
+    assert spread == pytest.approx([*np.percentile(values, [50, 95, 99]), max(values)], rel=1e-12)
     again = Spread.parse(str(spread))
     assert again.p99 == pytest.approx(spread.p99, abs=0.06)
 

@@ -57,6 +57,8 @@ class _Estimate:
         self._applied, self._offered = self._rows[:, self._u]
         self._moved, self._would_move = self._rows[:, self._x]
         self._next = np.empty((2, 3 * dof))
+        self._inverse_inertia: FloatArray = np.zeros((dof, dof))
+        self._matrix = self._matrix_of(self._period)
 
     def reset(self) -> None:
         """At rest."""
@@ -65,7 +67,7 @@ class _Estimate:
     def learn_inertia(self, inverse: FloatArray) -> None:
         """The inverse of M from now on, shape (dof, dof)."""
         self._inverse_inertia = inverse
-        self._matrix = self._matrix_of(self._period)
+        self._push(self._matrix, self._period)
 
     def step(self, applied: FloatArray, offered: FloatArray, dt: float) -> tuple[FloatArray, FloatArray]:
         """The way that each has moved the joints after dt [s] more of it, (dof,) [rad]; valid until the next step."""
@@ -79,17 +81,21 @@ class _Estimate:
         """What makes the next s, v, x of s, v, x, u: shape (4 dof, 3 dof)."""
         s, v, x, u = self._s, self._v, self._x, self._u
         followed = min(1.0, self._corrector * dt)
-        push = dt * self._inverse_inertia
         matrix = np.zeros((4 * self._dof, 3 * self._dof))
         matrix[s, s] = (1.0 - followed) * self._eye
         matrix[u, s] = followed * self._eye
-        matrix[s, v] = -push
         matrix[v, v] = self._eye - dt * self._damping
         matrix[x, v] = -dt * self._stiffness
-        matrix[u, v] = push
         matrix[:, x] = dt * matrix[:, v]
         matrix[x, x] += self._eye
+        self._push(matrix, dt)
         return matrix
+
+    def _push(self, matrix: FloatArray, dt: float) -> None:
+        """Fills in how u - s moves the joints: all of the matrix that depends on the posture."""
+        for column, factor in ((self._v, dt), (self._x, dt * dt)):
+            matrix[self._u, column] = factor * self._inverse_inertia
+            matrix[self._s, column] = -factor * self._inverse_inertia
 
 
 class Evidence:
