@@ -44,6 +44,7 @@ setup(
         "tqdm",
         "onnx>=1.16",
         "onnxruntime>=1.20",
+        "numba>=0.61",
         "cryptography>=40",
         "fsspec",
     ],

@@ -11,7 +11,8 @@ from trimtab.plant import load_gap
 from trimtab.reference import make_reference
 from trimtab.residual.offer import Offer
 from trimtab.safety import Limit
-from trimtab.safety.evidence import FALL, PROOF, Evidence
+from trimtab.safety.evidence import PROOF, Evidence
+from trimtab.safety.kernels import FALL
 from trimtab.simulate import simulate
 from trimtab.typing import FloatArray
 

@@ -99,7 +99,7 @@ def offered(kind: str, arm: Arm, k: int, now: float, random: np.random.Generator
 class Trusting(Evidence):
     """Believes in everything: what is left is the work of the other limits."""
 
-    def update(self, q: FloatArray, error: FloatArray, applied: FloatArray, offered: FloatArray, dt: float) -> None:
+    def learn(self) -> None:
         self.trust = 1.0
 
 

@@ -38,7 +38,7 @@ class Scripted:
 class Trusting(Evidence):
     """Believes in everything."""
 
-    def update(self, q, error, applied, offered, dt) -> None:
+    def learn(self) -> None:
         self.trust = 1.0
 
 

@@ -28,6 +28,8 @@ class ReferenceFollower:
         self._rest = np.zeros(arm.dof)
         self._period = arm.period
         self._longest_gap = PAUSE_PERIODS * arm.period
+        at_rest = self._rest[None, :]
+        Trajectory(np.zeros(1), at_rest, at_rest, at_rest).at(0.0)  # compiles, before a loop waits for it
         self.reset()
 
     def reset(self) -> None:

@@ -63,7 +63,8 @@ class Spread(NamedTuple):
             below = int(place)
             low, high = float(ordered[below]), float(ordered[min(below + 1, last)])
             found.append(low + (place - below) * (high - low))
-        return Spread(*found, float(ordered[last]))
+        p50, p95, p99 = found
+        return Spread(p50, p95, p99, float(ordered[last]))
 
     def __str__(self) -> str:
         return f"p50 {self.p50:.1f} p95 {self.p95:.1f} p99 {self.p99:.1f} max {self.max:.1f}"

@@ -24,6 +24,7 @@ PACKAGES = {
     "tqdm": "tqdm",
     "onnx": "onnx",
     "onnxruntime": "onnxruntime",
+    "numba": "numba",
     "cryptography": "cryptography",
     "fsspec": "fsspec",
 }

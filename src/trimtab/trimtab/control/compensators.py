@@ -3,10 +3,10 @@
 import numpy as np
 
 from trimtab.arm import Arm
+from trimtab.compiled import compiled
 from trimtab.control.base import Sample
 from trimtab.control.friction import FrictionModel
 from trimtab.dynamics import RigidBody
-from trimtab.joints import Bounds
 from trimtab.typing import FloatArray
 
 
@@ -59,6 +59,32 @@ class IntegralAction:
         """Learns from errors alone."""
 
 
+# Rows of the observer's table.
+_QD, _APPLIED, _INTEGRAL, _ESTIMATE, _TORQUE, _LIMIT = range(6)
+
+
+@compiled
+def _observe(
+    table: FloatArray, mass: FloatArray, coriolis: FloatArray, gravity: FloatArray, bandwidth: float, dt: float, begun: bool
+) -> None:
+    """One step of the observer: from QD and APPLIED to ESTIMATE and TORQUE."""
+    for i in range(len(gravity)):
+        momentum, drift = 0.0, -gravity[i]
+        for j in range(len(gravity)):
+            momentum += mass[i, j] * table[_QD, j]
+            drift += coriolis[j, i] * table[_QD, j]
+        if not begun:
+            table[_INTEGRAL, i] = momentum
+            continue
+        table[_INTEGRAL, i] += (table[_APPLIED, i] + drift + table[_ESTIMATE, i]) * dt
+        estimate, limit = bandwidth * (momentum - table[_INTEGRAL, i]), table[_LIMIT, i]
+        bounded = limit if estimate > limit else -limit if estimate < -limit else estimate
+        # Where the bound holds, the integral follows: it must not wind up behind it.
+        table[_INTEGRAL, i] += (estimate - bounded) / bandwidth
+        table[_ESTIMATE, i] = bounded
+        table[_TORQUE, i] = -bounded
+
+
 class MomentumObserver:
     """Cancels the disturbance seen in the generalised momentum p = M(q) qd.
 
@@ -70,43 +96,35 @@ class MomentumObserver:
         self._body = body
         self.bandwidth = arm.observer.bandwidth
         """Cut-off of the estimate [rad/s]."""
-        self._limit = arm.observer.limit * arm.torque
-        self._negative_limit = -self._limit
-        self._bounds = Bounds(self._negative_limit, self._limit)
-        self._zeros = np.zeros(arm.dof)
+        self._table: FloatArray = np.zeros((6, arm.dof))
+        self._table[_LIMIT] = arm.observer.limit * arm.torque
+        none = np.zeros((arm.dof, arm.dof))
+        _observe(self._table, none, none, none[0], self.bandwidth, arm.period, False)  # compiles, before a loop waits for it
         self.reset()
 
     def reset(self) -> None:
         """Forgets the estimate; the next sample is the new start."""
-        self._estimate = self._zeros
-        self._integral: FloatArray | None = None
-        self._applied = self._zeros
+        self._table[_APPLIED : _TORQUE + 1] = 0.0
+        self._begun = False
 
     @property
     def estimate(self) -> FloatArray:
         """The disturbance torque acting on the joints [Nm]."""
-        return self._estimate
+        return np.array(self._table[_ESTIMATE])
 
     def torque(self, sample: Sample) -> FloatArray:
-        """Minus the estimated disturbance, bounded [Nm]."""
-        q, qd = sample.q, sample.qd
-        momentum = self._body.mass_matrix(q).dot(qd)
-        drift = self._body.coriolis_matrix(q, qd).T.dot(qd) - self._body.owned_gravity(q)
-        if self._integral is None:
-            self._integral = momentum.copy()
-        else:
-            self._integral += (self._applied + drift + self._estimate) * sample.dt
-            estimate = self.bandwidth * (momentum - self._integral)
-            self._estimate = estimate
-            if not self._bounds.hold(estimate):
-                self._estimate = np.minimum(np.maximum(estimate, self._negative_limit), self._limit)
-                # Where the bound holds, the integral follows: it must not wind up behind it.
-                self._integral += (estimate - self._estimate) / self.bandwidth
-        return -self._estimate
+        """Minus the estimated disturbance, bounded [Nm]; valid until the next call."""
+        body, q, qd = self._body, sample.q, sample.qd
+        self._table[_QD] = qd
+        mass, coriolis, gravity = body.mass_matrix(q), body.coriolis_matrix(q, qd), body.owned_gravity(q)
+        _observe(self._table, mass, coriolis, gravity, self.bandwidth, sample.dt, self._begun)
+        self._begun = True
+        torque: FloatArray = self._table[_TORQUE]
+        return torque
 
     def explained(self) -> None:
         """The observer is the one who asks."""
 
     def applied(self, torque: FloatArray) -> None:
         """The torque that the arm received, less what is explained [Nm]."""
-        self._applied = torque
+        self._table[_APPLIED] = torque

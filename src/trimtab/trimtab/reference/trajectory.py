@@ -1,11 +1,11 @@
 """A joint trajectory: knots with position, velocity and acceleration, joined by quintic polynomials."""
 
-from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.interpolate import CubicSpline
 
+from trimtab.compiled import compiled
 from trimtab.control.base import Desired
 from trimtab.errors import ReferenceRefused
 from trimtab.typing import FloatArray
@@ -47,6 +47,35 @@ class Extremes:
         )
 
 
+@compiled
+def _evaluate(knots: FloatArray, coefficients: FloatArray, ends: FloatArray, t: FloatArray, motion: FloatArray) -> None:
+    """Fills motion (n, 3, dof) with q, qd, qdd at the times t (n,).
+
+    knots: (m,); coefficients: (m - 1, 6, dof); ends: what the motion begins with and where it rests after the last knot,
+    (2, 3, dof).
+    """
+    last = len(knots) - 1
+    for row in range(len(t)):
+        now, out = t[row], motion[row]
+        if now >= knots[last] and last > 0:
+            out[:] = ends[1]
+        elif now == knots[0]:
+            out[:] = ends[0]
+        elif now < knots[0] or last == 0:
+            out[0] = ends[0, 0]
+            out[1:] = 0.0
+        else:
+            i = min(np.searchsorted(knots, now, side="right") - 1, last - 1)
+            rate = 1.0 / (knots[i + 1] - knots[i])
+            s = (now - knots[i]) * rate
+            for k in range(out.shape[1]):
+                c0, c1, c2 = coefficients[i, 0, k], coefficients[i, 1, k], coefficients[i, 2, k]
+                c3, c4, c5 = coefficients[i, 3, k], coefficients[i, 4, k], coefficients[i, 5, k]
+                out[0, k] = c0 + s * (c1 + s * (c2 + s * (c3 + s * (c4 + s * c5))))
+                out[1, k] = rate * (c1 + s * (2.0 * c2 + s * (3.0 * c3 + s * (4.0 * c4 + s * 5.0 * c5))))
+                out[2, k] = rate * rate * (2.0 * c2 + s * (6.0 * c3 + s * (12.0 * c4 + s * 20.0 * c5)))
+
+
 class Trajectory:
     """Twice continuously differentiable motion through knots; before the first and after the last knot it rests there."""
 
@@ -64,12 +93,10 @@ class Trajectory:
             late = int(np.flatnonzero(np.diff(self.t) <= 0.0)[0]) + 1
             raise ReferenceRefused(f"times of a trajectory must increase; point {late} does not come after the one before")
         self._coefficients = self._quintics()
+        self._ends = np.zeros((2, 3, self.dof))
+        self._ends[0] = self.q[0], self.qd[0], self.qdd[0]
+        self._ends[1, 0] = self.q[-1]
         self._extremes: Extremes | None = None
-        self._times: list[float] = self.t.tolist()  # for looking up single ones, where arrays are slow
-        step = np.diff(self.t)
-        uniform = len(step) > 0 and np.allclose(step, step[0], rtol=1e-9, atol=1e-12)
-        self._step = float(step[0]) if uniform else None
-        self._rest = np.zeros(self.q.shape[1])
 
     @classmethod
     def through(cls, t: FloatArray, q: FloatArray, qd: FloatArray | None = None) -> "Trajectory":
@@ -105,30 +132,19 @@ class Trajectory:
 
     def at(self, t: float) -> Desired:
         """Position, velocity and acceleration at a time [s]."""
-        t, times = float(t), self._times
-        if t <= times[0] or len(times) == 1:
-            return self._start if t == times[0] else Desired(self.q[0], self._rest, self._rest)
-        if t >= times[-1]:
-            return Desired(self.q[-1], self._rest, self._rest)
-        i = bisect_right(times, t) - 1 if self._step is None else min(int((t - times[0]) / self._step), len(times) - 2)
-        span = times[i + 1] - times[i]
-        s = (t - times[i]) / span
-        r = 1.0 / span
-        s3, s4 = s**3, s**4
-        powers = np.array(
-            [
-                [1.0, s, s * s, s3, s4, s**5],
-                [0.0, r, 2.0 * s * r, 3.0 * s * s * r, 4.0 * s3 * r, 5.0 * s4 * r],
-                [0.0, 0.0, 2.0 * r * r, 6.0 * s * r * r, 12.0 * s * s * r * r, 20.0 * s3 * r * r],
-            ]
-        )
-        motion = powers.dot(self._coefficients[i])
+        motion = self._motion(np.array([t], dtype=np.float64))[0]
         return Desired(motion[0], motion[1], motion[2])
 
     def sample(self, t: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """q, qd, qdd at many times, each of shape (len(t), dof)."""
-        rows = [self.at(float(instant)) for instant in t]
-        return np.array([r.q for r in rows]), np.array([r.qd for r in rows]), np.array([r.qdd for r in rows])
+        motion = self._motion(np.ascontiguousarray(t, dtype=np.float64))
+        return motion[:, 0], motion[:, 1], motion[:, 2]
+
+    def _motion(self, t: FloatArray) -> FloatArray:
+        """q, qd, qdd at each time: (len(t), 3, dof)."""
+        motion: FloatArray = np.empty((len(t), 3, self.dof))
+        _evaluate(self.t, self._coefficients, self._ends, t, motion)
+        return motion
 
     def extremes(self) -> "Extremes":
         """What the motion reaches between its ends; computed once and kept, for a long trajectory it takes a while.
@@ -164,14 +180,10 @@ class Trajectory:
             joined._extremes = approach.extremes().with_(self._extremes)
         return joined
 
-    @property
-    def _start(self) -> Desired:
-        return Desired(self.q[0], self.qd[0], self.qdd[0])
-
     def _quintics(self) -> FloatArray:
         """Coefficients by segment, power and joint: (n - 1, 6, dof)."""
         span = np.diff(self.t)[:, None]
         ends = [self.q[:-1], self.qd[:-1] * span, self.qdd[:-1] * span**2]
         ends += [self.q[1:], self.qd[1:] * span, self.qdd[1:] * span**2]
-        coefficients: FloatArray = np.einsum("pk,knd->npd", _HERMITE, np.stack(ends))
+        coefficients: FloatArray = np.ascontiguousarray(np.einsum("pk,knd->npd", _HERMITE, np.stack(ends)))
         return coefficients

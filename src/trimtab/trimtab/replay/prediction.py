@@ -14,7 +14,7 @@ from scipy.signal import lfilter
 
 from trimtab.arm import Arm
 from trimtab.dynamics import RigidBody
-from trimtab.safety.evidence import INERTIA_EVERY
+from trimtab.safety.kernels import INERTIA_EVERY
 from trimtab.typing import FloatArray
 
 SETTLE = 1.0  # s after a beginning in which nothing is judged: an arm that sets out is a bad witness

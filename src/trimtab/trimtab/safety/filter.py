@@ -10,21 +10,15 @@ from trimtab.control.base import Sample
 from trimtab.dynamics import RigidBody
 from trimtab.joints import Bounds
 from trimtab.residual.offer import Offer
-from trimtab.safety.aborts import AbortMonitor
+from trimtab.safety import kernels
 from trimtab.safety.evidence import Evidence
 from trimtab.safety.limits import Limit
-from trimtab.safety.tank import EnergyTank
 from trimtab.typing import FloatArray
 
 FRESH_PERIODS = 2  # an offer that answers a state further away than this counts as missing
 ROUNDING = 1e-6  # s; stamps are whole nanoseconds turned into floats
-
-_TORQUE, _SIZE, _SLEW, _ENERGY = int(Limit.TORQUE), int(Limit.SIZE), int(Limit.SLEW), int(Limit.ENERGY)
-_POSITION, _VELOCITY = int(Limit.POSITION), int(Limit.VELOCITY)
-_CONFIDENCE, _EVIDENCE, _MISSING = int(Limit.CONFIDENCE), int(Limit.EVIDENCE), int(Limit.MISSING)
-
-_Lesson = tuple[FloatArray, FloatArray, FloatArray, FloatArray, float]
-"""What `Evidence.update` takes."""
+SLEW_RUN = 1.2  # times the way from one bound to the other: a residual that slews longer than that jumps to and fro
+_TORQUE = int(Limit.TORQUE)
 
 
 @dataclass(slots=True)
@@ -72,55 +66,75 @@ class SafetyFilter:
         """
         limits = arm.residual
         self._arm = arm
-        self._limit, self._negative_limit = arm.torque, -arm.torque
         size = limits.size * arm.torque
-        self._size = size if bounds is None else np.minimum(size, bounds)
-        self._negative_size = -self._size
-        self._step = limits.slew * arm.period * arm.torque
-        self._negative_step = -self._step
+        size = size if bounds is None else np.minimum(size, bounds)
         self._silence = arm.timeouts.command if silence is None else silence
-        self._middle = 0.5 * (arm.upper + arm.lower)
-        self._half = 0.5 * (arm.upper - arm.lower)
-        self._inverse_velocity = 1.0 / arm.velocity
-        self._slow = 1.0 - limits.velocity_margin  # share of the speed limit up to which nothing fades
-        self._fastest = arm.trips.velocity
         self._longest_age = FRESH_PERIODS * arm.period + ROUNDING
-        self._torques = Bounds(self._negative_limit, self._limit)
-        self._small = Bounds(self._negative_size, self._size)
-        self._slow_change = Bounds(self._negative_step, self._step)
-        # Positions and speeds within these bounds fade nothing; only others are looked at closely.
-        calm = min(self._slow, self._fastest) * arm.velocity
-        self._calm = Bounds.certain(-calm, calm)
-        self._roomy = Bounds.certain(arm.lower + limits.position_margin, arm.upper - limits.position_margin)
-        self._tank = EnergyTank(arm)
+        self._limit, self._torques = arm.torque, Bounds(-arm.torque, arm.torque)
         self._evidence = evidence or Evidence(arm, body, corrector_bandwidth)
-        self._aborts = AbortMonitor(arm, self._size)
+        self._limits: FloatArray = np.array(
+            [
+                arm.torque,
+                size,
+                1.0 / np.maximum(size, 1e-12),
+                limits.slew * arm.period * arm.torque,
+                0.5 * (arm.upper + arm.lower),
+                0.5 * (arm.upper - arm.lower),
+                arm.velocity,
+                arm.trips.velocity * arm.velocity,
+                # A residual u brought to zero at the slew limit s, at speed v, puts at most v u^2 / (2 s) in on its way.
+                arm.trips.velocity * arm.velocity / (2.0 * limits.slew * arm.torque),
+            ]
+        )
+        self._rules: FloatArray = np.array(
+            [
+                arm.period,
+                self._evidence.longest_step,
+                limits.tank,
+                limits.refill,
+                limits.position_margin,
+                limits.velocity_margin,
+                limits.abort_saturation,
+                limits.abort_oscillation**2,
+                limits.abort_tracking,
+                SLEW_RUN * 2.0 * float((size / arm.torque).max()) / limits.slew,
+            ]
+        )
+        self._now: FloatArray = np.zeros((kernels.NOW, arm.dof))
+        self._state: FloatArray = np.zeros(kernels.STATE)
+        self._offer, self._torque = self._now[kernels.OFFER], self._now[kernels.TORQUE]
+        self._residual, self._learned = self._now[kernels.RESIDUAL], self._now[kernels.LEARNED]
         self._zeros = np.zeros(arm.dof)
         self._zeros.flags.writeable = False
+        self._bound(math.nan, 1.0, arm.period)  # compiles, before a loop waits for it
         self.reset()
 
     def reset(self) -> None:
         """As before the first step: no residual, no trust, a full tank."""
-        self._tank.reset()
-        self._evidence.reset()
-        self._aborts.reset()
-        self._residual: FloatArray = self._zeros
-        self._offered: FloatArray = self._zeros
-        self._lesson: _Lesson | None = None
+        self.drop()
+        self._state[kernels.LEVEL] = self._rules[kernels.CAPACITY]
         self._heard: float | None = None
 
     def forgive(self) -> None:
         """Lets a residual that was switched off prove itself anew; what is still fading out goes on to do so."""
-        self._evidence.reset()
-        self._aborts.reset()
-        self._offered = self._zeros
-        self._lesson = None
+        self._forget_offers()
         self._heard = None
+
+    def drop(self) -> None:
+        """Takes the residual away at once: the arm is not under the classical controller any more."""
+        self._forget_offers()
+        self._residual[...] = 0.0
+        self._state[kernels.ACTS] = self._state[kernels.POWER] = 0.0
+
+    def _forget_offers(self) -> None:
+        self._evidence.reset()
+        self._now[kernels.WANTED] = self._now[kernels.SLOW] = 0.0
+        self._state[kernels.SATURATED : kernels.STEPS_ACTING + 1] = 0.0
 
     @property
     def residual(self) -> FloatArray:
         """What is being added at present [Nm]."""
-        return self._residual
+        return np.array(self._residual)
 
     @property
     def trust(self) -> float:
@@ -131,20 +145,11 @@ class SafetyFilter:
     @property
     def tank_level(self) -> float:
         """Energy left in the tank [J]."""
-        return self._tank.level
-
-    def drop(self) -> None:
-        """Takes the residual away at once: the arm is not under the classical controller any more."""
-        self._residual = self._offered = self._zeros
-        self._lesson = None
-        self._evidence.reset()
-        self._aborts.reset()
+        return float(self._state[kernels.LEVEL])
 
     def learn(self) -> None:
         """Weighs what the last step showed. For when nobody waits; a second call does nothing."""
-        lesson, self._lesson = self._lesson, None
-        if lesson is not None:
-            self._evidence.update(*lesson)
+        self._evidence.learn()
 
     def apply(
         self, classical: FloatArray, offer: Offer | None, sample: Sample, now: float, *, authority: float = 1.0
@@ -153,35 +158,28 @@ class SafetyFilter:
 
         authority: 0 computes and judges but adds nothing (shadow); between 0 and 1 a canary's share.
         """
-        q, qd, dt = sample.q, sample.qd, sample.dt
         self.learn()
-        self._lesson = (q, sample.error, self._residual, self._offered, dt)
-        if self._evidence.broken_by(dt):
-            self.learn()  # a gap: nothing is proven any more, now
-        self._tank.refill(dt)
-        speed = None if self._calm.hold(qd) else np.abs(qd) * self._inverse_velocity
-        wanted, gate, fired, doubt = self._judge(offer, now)
-        self._offered = target = wanted
-        if wanted is not self._zeros:
-            trust = self._evidence.trust
-            target = min(1.0, max(0.0, gate * authority * trust)) * wanted
-            if authority > 0.0 and trust < 1.0:
-                fired |= _EVIDENCE
-            target, near = self._away_from_limits(target, q, qd, speed)
-            fired |= near
-        if target is not self._zeros or self._residual is not self._zeros:
-            self._residual, slowed = self._moved_towards(target, qd, speed)
-            fired |= slowed
-            if slowed & _SLEW:
-                self._evidence.doubt(dt)  # what jumps has changed its mind: its past proves little
-        residual = self._residual
-        if residual is self._zeros:
-            torque, over = self._within_limits(classical)
-            return Filtered(torque, residual, residual, fired | over, doubt)
-        doubt = doubt or self._aborts.update(residual, fired, self._evidence, dt)
-        torque, over = self._within_limits(classical + residual)
-        learned = torque - self._within_limits(classical)[0] if over else residual
-        return Filtered(torque, residual, learned, fired | over, doubt)
+        if not sample.dt <= self._evidence.longest_step:
+            self._evidence.reset()  # a gap: nothing is proven any more
+        given = self._now
+        given[kernels.CLASSICAL], given[kernels.Q] = classical, sample.q
+        given[kernels.QD], given[kernels.ERROR] = sample.qd, sample.error
+        confidence, doubt = self._receive(offer, now)
+        found = self._bound(confidence, float(authority), sample.dt)
+        if not math.isnan(confidence) and found != kernels.NOT_FINITE:
+            self._heard = now
+        if found != kernels.FINE and doubt is None:
+            doubt = self._reason(found)
+        fired, torque = int(self._state[kernels.FIRED]), self._torque.copy()
+        if not self._state[kernels.ACTS]:
+            return Filtered(torque, self._zeros, self._zeros, fired, doubt)
+        return Filtered(torque, self._residual.copy(), self._learned.copy(), fired, doubt)
+
+    def _bound(self, confidence: float, authority: float, dt: float) -> int:
+        evidence = self._evidence
+        return kernels.bound(
+            self._limits, self._rules, self._now, self._state, evidence.seen, evidence.score, confidence, authority, dt
+        )
 
     def limited(self, classical: FloatArray) -> Filtered:
         """A torque without a residual, within the arm's limits."""
@@ -191,29 +189,21 @@ class SafetyFilter:
     def _within_limits(self, total: FloatArray) -> tuple[FloatArray, int]:
         if self._torques.hold(total):
             return total, 0
-        return np.minimum(np.maximum(total, self._negative_limit), self._limit), _TORQUE
+        return np.minimum(np.maximum(total, -self._limit), self._limit), _TORQUE
 
-    def _judge(self, offer: Offer | None, now: float) -> tuple[FloatArray, float, int, str | None]:
-        """The offered torque within its size, the share that confidence leaves of it, limits, and a reason for doubt."""
+    def _receive(self, offer: Offer | None, now: float) -> tuple[float, str | None]:
+        """Takes in what is offered; gives its confidence, NaN where there is nothing to use, and a reason for doubt."""
         # An answer may overtake the state that it answers: between processes, a little ahead is as good as a little behind.
         age = math.inf if offer is None else now - offer.stamp
         if offer is None or not abs(age) <= self._longest_age:
-            return self._zeros, 0.0, _MISSING, self._why_missing(age, now)
+            return math.nan, self._why_missing(age, now)
         torque, confidence = offer.torque, offer.confidence
         if torque.shape != self._zeros.shape:
-            return self._zeros, 0.0, 0, f"it has {torque.size} values for {self._zeros.size} joints"
-        small = self._small.hold(torque)
-        if not small and not np.isfinite(torque).all():
-            bad = int(np.flatnonzero(~np.isfinite(torque))[0])
-            return self._zeros, 0.0, 0, f"it is not finite: that of joint '{self._arm.joints[bad]}' is {torque[bad]}"
+            return math.nan, f"it has {torque.size} values for {self._zeros.size} joints"
         if not 0.0 <= confidence <= 1.0:
-            return self._zeros, 0.0, 0, f"its confidence is {confidence}, not within 0 and 1"
-        self._heard = now
-        fired = _CONFIDENCE if confidence < 1.0 else 0
-        if not small:
-            torque = np.minimum(np.maximum(torque, self._negative_size), self._size)
-            fired |= _SIZE
-        return torque, confidence, fired, None
+            return math.nan, f"its confidence is {confidence}, not within 0 and 1"
+        np.copyto(self._offer, torque)  # refuses what is no real number
+        return float(confidence), None
 
     def _why_missing(self, age: float, now: float) -> str | None:
         """A reason for doubt where the residual has been away for too long, or is of another time."""
@@ -223,48 +213,21 @@ class SafetyFilter:
             return f"no residual for {now - self._heard:.3f} s (allowed {self._silence:g} s)"
         return None
 
-    def _away_from_limits(
-        self, target: FloatArray, q: FloatArray, qd: FloatArray, speed: FloatArray | None
-    ) -> tuple[FloatArray, int]:
-        """Fades out what pushes towards a near position limit, or along a motion that is near its speed limit.
-
-        speed: |qd| as a share of its limit, None where all are far below.
-        """
-        limits, fired = self._arm.residual, 0
-        if not self._roomy.hold(q):
-            offset = q - self._middle
-            room = self._half - np.abs(offset)
-            if min(room.tolist()) < limits.position_margin:
-                share = np.clip(room / limits.position_margin, 0.0, 1.0)
-                faded = np.where(target * offset > 0.0, target * share, target)
-                fired |= _POSITION if (faded != target).any() else 0
-                target = faded
-        if speed is not None and max(speed.tolist()) > self._slow:
-            share = np.clip((1.0 - speed) / limits.velocity_margin, 0.0, 1.0)
-            faded = np.where(target * qd > 0.0, target * share, target)
-            fired |= _VELOCITY if (faded != target).any() else 0
-            target = faded
-        return target, fired
-
-    def _moved_towards(self, target: FloatArray, qd: FloatArray, speed: FloatArray | None) -> tuple[FloatArray, int]:
-        """The next residual: towards the target within slew, as far as the tank pays for it. speed: as above."""
-        before, fired = self._residual, 0
-        if speed is not None and max(speed.tolist()) > self._fastest:
-            return self._zeros, _VELOCITY  # beyond the trip the reserve does not hold, and the arm is being braked
-        leaving = target is self._zeros
-        if not leaving:
-            share = self._tank.scale(before)
-            if share < 1.0:
-                target = share * target
-                fired = _ENERGY
-        change = target - before
-        if self._slow_change.hold(change):
-            residual = target
-        else:
-            residual = before + np.minimum(np.maximum(change, self._negative_step), self._step)
-            fired |= 0 if leaving else _SLEW
-        if not self._tank.pay(residual, qd):
-            fired |= _ENERGY
-            residual = before - np.minimum(np.maximum(before, self._negative_step), self._step)
-            self._tank.release(residual, qd)
-        return (residual if any(residual.tolist()) else self._zeros), fired
+    def _reason(self, found: int) -> str:
+        """What a step found out about the residual, in words."""
+        if found == kernels.NOT_FINITE:
+            bad = int(np.flatnonzero(~np.isfinite(self._offer))[0])
+            return f"it is not finite: that of joint '{self._arm.joints[bad]}' is {self._offer[bad]}"
+        state, errors = self._state, self._evidence.errors()
+        if found == kernels.SATURATED_TOO_LONG:
+            share = 100.0 * float(state[kernels.SATURATED])
+            return f"it was larger than its bound in {share:.0f} % of the last {kernels.WINDOW:g} s"
+        if found == kernels.SLEWS_TOO_LONG:
+            return f"it ran at its slew limit for {float(state[kernels.SLEWING]):.3f} s without a break"
+        if found == kernels.OSCILLATES:
+            share, allowed = math.sqrt(float(state[kernels.OSCILLATION])), self._arm.residual.abort_oscillation
+            return (
+                f"it oscillates: {100.0 * share:.0f} % of its bound above {kernels.HIGH_BAND:g} Hz "
+                f"(allowed {100.0 * allowed:.0f} %)"
+            )
+        return f"with it the arm is {1e3 * errors.actual:.1f} mrad off, without it would be {1e3 * errors.without:.1f}"
