@@ -40,12 +40,14 @@ def test_nothing_is_compiled_while_a_loop_runs(name: str) -> None:
     step = ControlStep(arm, body, make_controller("friction+adaptive+observer", arm, body, friction), residual=Always())
     before = compiled_for()
     assert sum(before.values()) >= 7, "those that the step itself calls"
-    reference = make_reference("plum", body, 2.0)
-    q, now = np.array(arm.home), 0.0
+    reference = make_reference("plum", body, 4.0)
+    q, now = reference.q[0], 0.0
     for k in range(60):
         now += arm.period * (20 if k == 40 else 1)
         # Bases of arrays differ in a loop: fresh, views of messages, read-only ones.
-        moved = [q + 1e-4 * k, np.array([q, q])[0], arm.home][k % 3]
+        still = q.copy()
+        still.flags.writeable = False
+        moved = [q + 1e-5 * k, np.array([q, q])[0], still][k % 3]
         result = step.step(moved, 0.01 * ones, now)
         if k == 10:
             step.follow(reference, now)
