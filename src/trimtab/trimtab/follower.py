@@ -27,9 +27,13 @@ class ReferenceFollower:
         self._waits = waits
         self._rest = np.zeros(arm.dof)
         self._period = arm.period
-        self._longest_gap = PAUSE_PERIODS * arm.period
+        self.longest_gap = PAUSE_PERIODS * arm.period
+        """Between two states [s]; after a longer one the reference waits."""
         at_rest = self._rest[None, :]
-        Trajectory(np.zeros(1), at_rest, at_rest, at_rest).at(0.0)  # compiles, before a loop waits for it
+        still = Desired(self._rest, self._rest, self._rest)
+        once = Trajectory(np.zeros(1), at_rest, at_rest, at_rest).preceded_by(still, 1.0)
+        once.at(0.5)  # compiles, before a loop waits for it
+        once.extremes()
         self.reset()
 
     def reset(self) -> None:
@@ -84,12 +88,30 @@ class ReferenceFollower:
     def at(self, q: FloatArray, qd: FloatArray, now: float) -> Desired:
         """What is asked for at `now` [s], where the arm is measured at q [rad] and qd [rad/s]."""
         gap = 0.0 if self._last is None else now - self._last
-        if self._waits and gap > self._longest_gap:
+        if self._waits and gap > self.longest_gap:
             # Nobody drove the arm meanwhile: the reference waits for it instead of running ahead.
             self._start += gap - self._period
         self._last = now
         self._desired = self._next(q, qd, now)
         return self._desired
+
+    def ahead(self, now: FloatArray) -> FloatArray:
+        """What `at` will give at the next states, (n,) [s], where none comes after a gap: (n, 3, dof).
+
+        For after the first state. Changes nothing: `pass_by` does.
+        """
+        last = self._desired
+        assert last is not None
+        motion: FloatArray = np.empty((len(now), 3, self._arm.dof))
+        motion[:] = last.q, last.qd, last.qdd
+        if self._trajectory is not None:
+            under_way = now >= self._start
+            motion[under_way] = self._trajectory.motion(now[under_way] - self._start)
+        return motion
+
+    def pass_by(self, now: float, desired: Desired) -> None:
+        """As if all states up to `now` [s] had been asked about; `desired`: what the last of them was told."""
+        self._last, self._desired = now, desired
 
     def _next(self, q: FloatArray, qd: FloatArray, now: float) -> Desired:
         if self._trajectory is not None and now >= self._start:

@@ -43,6 +43,11 @@ class Bounds:
                 return False
         return True
 
+    def hold_rows(self, rows: FloatArray) -> np.ndarray:
+        """The same for many states at once: (n, joints) -> (n,) of bool."""
+        held: np.ndarray = ((rows >= self._low) & (rows <= self._high)).all(axis=1)
+        return held
+
 
 class JointOrder:
     """Matches incoming joint names to an arm's joints.

@@ -4,7 +4,8 @@ import ctypes
 import gc
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 MCL_CURRENT, MCL_FUTURE = 1, 2
 PR_SET_TIMERSLACK = 29
@@ -72,6 +73,20 @@ def keep_garbage_out() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+
+
+@contextmanager
+def garbage_kept_out() -> Iterator[None]:
+    """The same for a while, for a long computation: looking through all that exists again and again is lost time."""
+    enabled = gc.isenabled()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if enabled:
+            gc.enable()
 
 
 def collect_garbage() -> None:

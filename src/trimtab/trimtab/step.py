@@ -94,6 +94,11 @@ class ControlStep:
         self._errors = Bounds(-farthest, farthest)
 
     @property
+    def last(self) -> float | None:
+        """Stamp of the newest state [s]; None before the first."""
+        return self._last
+
+    @property
     def desired(self) -> Desired | None:
         """What was asked for at the last step; None before the first state."""
         return self._follower.desired
@@ -154,6 +159,30 @@ class ControlStep:
         residual, learned = (None, None) if self.residual is None else (made.residual, made.learned)
         return StepResult(made.torque, classical, desired, self.latch.level, residual, learned, offer, made.limits)
 
+    def foresee(self, q: FloatArray, qd: FloatArray, now: FloatArray) -> FloatArray:
+        """What the next states, (n, dof), (n, dof) and (n,), will be asked for: (m, 3, dof), of the first m of them.
+
+        The m are those that no look at the state trips. They can be worked out all at once, where the motion is known
+        beforehand (a replay); `pass_by` then goes on behind them.
+        """
+        none: FloatArray = np.empty((0, 3, self.arm.dof))
+        last = self._last
+        if last is None or not self.latch.level.controlled:
+            return none
+        dt = np.diff(now, prepend=last)
+        calm = (dt > 0.0) & (dt <= min(self._state_timeout, self._follower.longest_gap))
+        calm &= self._positions.hold_rows(q) & self._velocities.hold_rows(qd)
+        count = _leading(calm)
+        if count == 0:
+            return none
+        wanted = self._follower.ahead(now[:count])
+        return wanted[: _leading(self._errors.hold_rows(wanted[:, 0] - q[:count]))]
+
+    def pass_by(self, now: float, desired: Desired) -> None:
+        """As if all states up to `now` [s] had been stepped through; `desired`: what the last of them was asked for."""
+        self._last = now
+        self._follower.pass_by(now, desired)
+
     def learn(self) -> None:
         """Works out what the last step showed of the residual: for a loop whose command is written. Changes no torque."""
         self.safety.learn()
@@ -180,16 +209,27 @@ class ControlStep:
             except Exception as error:  # whatever a model does, the classical torque goes on
                 doubt = f"it failed: {error}"
             mark(_RESIDUAL_STAGE)
+        made = self.judge(classical, offer, doubt, sample, now)
+        mark(_FILTER_STAGE)
+        return classical, offer, made
+
+    def judge(self, classical: FloatArray, offer: Offer | None, doubt: str | None, sample: Sample, now: float) -> Filtered:
+        """What comes of a classical torque and an offer; a doubt, here or already there, switches the residual off."""
         try:
             made = self.safety.apply(classical, offer, sample, now, authority=self.authority)
             doubt = doubt or made.doubt
-        except Exception as error:  # nor does what it hands over stop it: a source may break its contract
+        except Exception as error:  # whatever a model hands over, the classical torque goes on
             self.safety.drop()
             made, doubt = self.safety.limited(classical), f"it failed: {error}"
         if doubt is not None:
-            self.latch.trip(Level.RESIDUAL_OFF, f"residual: {doubt}", now, _snapshot(sample, classical, offer, made))
-        mark(_FILTER_STAGE)
-        return classical, offer, made
+            self.switch_off(doubt, classical, offer, made, sample, now)
+        return made
+
+    def switch_off(
+        self, doubt: str, classical: FloatArray, offer: Offer | None, made: Filtered, sample: Sample, now: float
+    ) -> None:
+        """The residual is off from here on; the snapshot tells what was true."""
+        self.latch.trip(Level.RESIDUAL_OFF, f"residual: {doubt}", now, _snapshot(sample, classical, offer, made))
 
     def _elapsed(self, now: float) -> float:
         """Time since the last step; a gap or a jump back latches."""
@@ -238,6 +278,11 @@ class ControlStep:
                 now,
                 {"q": sample.q.tolist(), "qd": sample.qd.tolist(), "q_des": sample.desired.q.tolist()},
             )
+
+
+def _leading(good: np.ndarray) -> int:
+    """How many of the first are."""
+    return len(good) if good.all() else int(good.argmin())
 
 
 def _snapshot(sample: Sample, classical: FloatArray, offer: Offer | None, made: Filtered) -> Snapshot:

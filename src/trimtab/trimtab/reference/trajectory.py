@@ -1,5 +1,6 @@
 """A joint trajectory: knots with position, velocity and acceleration, joined by quintic polynomials."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +24,7 @@ _HERMITE = np.array(
 )
 
 SAMPLES = 64  # of a segment, in which its extremes are looked for: a quintic may overshoot between knots
-SEGMENTS_AT_ONCE = 16
-_S = np.arange(SAMPLES)[:, None] / SAMPLES
-_POWERS = _S ** np.arange(6)
-_SLOPES = np.where(np.arange(6) > 0, np.arange(6) * _S ** np.maximum(np.arange(6) - 1, 0), 0.0)
+SEGMENTS_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,34 @@ def _evaluate(knots: FloatArray, coefficients: FloatArray, ends: FloatArray, t: 
                 out[0, k] = c0 + s * (c1 + s * (c2 + s * (c3 + s * (c4 + s * c5))))
                 out[1, k] = rate * (c1 + s * (2.0 * c2 + s * (3.0 * c3 + s * (4.0 * c4 + s * 5.0 * c5))))
                 out[2, k] = rate * rate * (2.0 * c2 + s * (6.0 * c3 + s * (12.0 * c4 + s * 20.0 * c5)))
+
+
+@compiled
+def _widen(
+    knots: FloatArray,
+    coefficients: FloatArray,
+    first: int,
+    end: int,
+    low: FloatArray,
+    high: FloatArray,
+    fastest: FloatArray,
+) -> None:
+    """Takes what the motion reaches between its knots, from segment `first` to `end`, into its extremes; NaN stays."""
+    for i in range(first, end):
+        rate = 1.0 / (knots[i + 1] - knots[i])
+        for k in range(coefficients.shape[2]):
+            c0, c1, c2 = coefficients[i, 0, k], coefficients[i, 1, k], coefficients[i, 2, k]
+            c3, c4, c5 = coefficients[i, 3, k], coefficients[i, 4, k], coefficients[i, 5, k]
+            for sample in range(SAMPLES):
+                s = sample / SAMPLES
+                q = c0 + s * (c1 + s * (c2 + s * (c3 + s * (c4 + s * c5))))
+                speed = abs(rate * (c1 + s * (2.0 * c2 + s * (3.0 * c3 + s * (4.0 * c4 + s * 5.0 * c5)))))
+                if q < low[k] or math.isnan(q):
+                    low[k] = q
+                if q > high[k] or math.isnan(q):
+                    high[k] = q
+                if speed > fastest[k] or math.isnan(speed):
+                    fastest[k] = speed
 
 
 class Trajectory:
@@ -132,16 +158,16 @@ class Trajectory:
 
     def at(self, t: float) -> Desired:
         """Position, velocity and acceleration at a time [s]."""
-        motion = self._motion(np.array([t], dtype=np.float64))[0]
+        motion = self.motion(np.array([t], dtype=np.float64))[0]
         return Desired(motion[0], motion[1], motion[2])
 
     def sample(self, t: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """q, qd, qdd at many times, each of shape (len(t), dof)."""
-        motion = self._motion(np.ascontiguousarray(t, dtype=np.float64))
+        motion = self.motion(np.ascontiguousarray(t, dtype=np.float64))
         return motion[:, 0], motion[:, 1], motion[:, 2]
 
-    def _motion(self, t: FloatArray) -> FloatArray:
-        """q, qd, qdd at each time: (len(t), 3, dof)."""
+    def motion(self, t: FloatArray) -> FloatArray:
+        """The same in one array, (len(t), 3, dof)."""
         motion: FloatArray = np.empty((len(t), 3, self.dof))
         _evaluate(self.t, self._coefficients, self._ends, t, motion)
         return motion
@@ -149,18 +175,13 @@ class Trajectory:
     def extremes(self) -> "Extremes":
         """What the motion reaches between its ends; computed once and kept, for a long trajectory it takes a while.
 
-        Little by little: numpy lets no other thread run meanwhile, and one of them may have a deadline.
+        Little by little: no other thread runs meanwhile, and one of them may have a deadline.
         """
         if self._extremes is None:
             found = Extremes(self.q.min(axis=0), self.q.max(axis=0), np.abs(self.qd).max(axis=0))
-            with np.errstate(over="ignore", invalid="ignore"):
-                for first in range(0, len(self.t) - 1, SEGMENTS_AT_ONCE):
-                    segments = slice(first, first + SEGMENTS_AT_ONCE)
-                    q = np.einsum("sp,npd->nsd", _POWERS, self._coefficients[segments])
-                    qd = np.einsum("sp,npd->nsd", _SLOPES, self._coefficients[segments])
-                    qd /= np.diff(self.t[first : first + SEGMENTS_AT_ONCE + 1])[:, None, None]
-                    part = Extremes(q.min(axis=(0, 1)), q.max(axis=(0, 1)), np.abs(qd).max(axis=(0, 1)))
-                    found = found.with_(part)
+            for first in range(0, len(self.t) - 1, SEGMENTS_AT_ONCE):
+                end = min(first + SEGMENTS_AT_ONCE, len(self.t) - 1)
+                _widen(self.t, self._coefficients, first, end, found.low, found.high, found.fastest)
             self._extremes = found
         return self._extremes
 

@@ -13,7 +13,9 @@ from trimtab.control.friction import FrictionModel
 from trimtab.dynamics import RigidBody
 from trimtab.errors import ReferenceRefused
 from trimtab.recording.context import RecordingContext
+from trimtab.replay.made import ALL, CONTROLLER, Made
 from trimtab.replay.shared import SharedController
+from trimtab.replay.stretch import work_out
 from trimtab.replay.variants import Variant
 from trimtab.residual.runtime import ResidualModel
 from trimtab.timing import Stage
@@ -21,41 +23,6 @@ from trimtab.typing import FloatArray
 
 LOOP = "loop"
 """Delivery of a bag of `trimtab run`: the model is asked before the state is answered, and time is counted in periods."""
-_CONTROLLER, _RESIDUAL, _FILTER = int(Stage.CONTROLLER), int(Stage.RESIDUAL), int(Stage.FILTER)
-
-
-def finite_rows(values: FloatArray) -> np.ndarray:
-    """Rows without NaN or infinity, (n,) of bool."""
-    return np.asarray(np.isfinite(values).all(axis=1))
-
-
-@dataclass
-class Made:
-    """What one variant made of a block of rows. Arrays are (n, dof) or (n,); NaN where nothing was made."""
-
-    torque: FloatArray
-    residual: FloatArray
-    """Added to the classical torque, before the torque limits [Nm]."""
-    offered: FloatArray
-    """By the model for this very state [Nm]; NaN where it offered nothing."""
-    confidence: FloatArray
-    limits: np.ndarray
-    levels: np.ndarray
-    stages: np.ndarray
-    """Controller, residual, filter, all of the step: (n, 4) [ns]. The one thing that differs from run to run."""
-
-    @classmethod
-    def room(cls, count: int, dof: int) -> "Made":
-        """Nothing made yet."""
-        return cls(
-            torque=np.full((count, dof), np.nan),
-            residual=np.zeros((count, dof)),
-            offered=np.full((count, dof), np.nan),
-            confidence=np.full(count, np.nan),
-            limits=np.zeros(count, dtype=np.int64),
-            levels=np.zeros(count, dtype=np.int64),
-            stages=np.zeros((count, 4), dtype=np.int64),
-        )
 
 
 @dataclass
@@ -135,9 +102,11 @@ class Playback:
         references = list(rows.references)
         stack, stamps = self._stack, rows.stamp.tolist()
         pairs = [(variant, made[variant.role]) for variant in self.variants]
-        for i, stamp in enumerate(stamps):
+        i = 0
+        while i < count:
             while references and references[0][0] <= i:
                 self._take(references.pop(0)[1])
+            stamp = stamps[i]
             if self._newest is not None and stamp - self._newest > self._longest_gap:
                 self.breaks += 1
                 self._forget()
@@ -145,6 +114,10 @@ class Playback:
             q, qd = rows.q[i], rows.qd[i]
             if self._newest is None:
                 self._set_out(q, qd, now)
+            done = self._pass_by(block, i, references[0][0] if references else count)
+            if done > i:
+                self._newest, i = stamps[done - 1], done
+                continue
             self._newest = stamp
             stack.begin()
             for variant, out in pairs:
@@ -159,9 +132,40 @@ class Playback:
                 for early in self._early:
                     self._follow(early)
                 self._early.clear()
+            i += 1
         for _, reference in references:
             self._take(reference)
         return block
+
+    def _pass_by(self, block: Block, first: int, end: int) -> int:
+        """Works out together as many rows as nothing happens in; gives the first that is not done."""
+        if self._newest is None and not self._loop:
+            return first
+        rows, step = block.rows, self.variants[0].step
+        now = self._times_of(rows.stamp[first:end])
+        wanted = step.foresee(rows.q[first:end], rows.qd[first:end], now)
+        if len(wanted) == 0:
+            return first
+        dt = np.diff(now, prepend=now[0] if step.last is None else step.last)
+        stretch = work_out(self._stack, rows, first, now, dt, wanted)
+        done = first + len(stretch)
+        if done > first:
+            block.classical[first:done] = stretch.classical
+            motion = stretch.wanted
+            block.q_des[first:done], block.qd_des[first:done], block.qdd_des[first:done] = (
+                motion[:, 0],
+                motion[:, 1],
+                motion[:, 2],
+            )
+            for variant in self.variants:
+                variant.answer_rows(stretch, block.made[variant.role].part(first, done))
+        return done
+
+    def _times_of(self, stamps: np.ndarray) -> FloatArray:
+        """The same as `_time_of` for many stamps."""
+        if not self._loop:
+            return stamps * 1e-9
+        return np.rint((stamps - self._first) * 1e-9 * self._arm.rate) * self._arm.period
 
     def _answer(self, variant: Variant, out: Made, i: int, q: FloatArray, qd: FloatArray, now: float) -> None:
         times = variant.times
@@ -181,7 +185,9 @@ class Playback:
             out.confidence[i] = offered.confidence
         row = times.newest()
         classical = self._stack.spent if variant is not self.variants[0] else 0  # computed once, needed by each
-        out.stages[i] = row[_CONTROLLER] + classical, row[_RESIDUAL], row[_FILTER], sum(row) + classical
+        stages = (row[stage] for stage in (Stage.CONTROLLER, Stage.RESIDUAL, Stage.FILTER))
+        out.stages[i] = (*stages, sum(row))
+        out.stages[i, [CONTROLLER, ALL]] += classical
 
     def _time_of(self, stamp: int) -> float:
         """The time that the step is told for a stamp [s]: bit for bit the one that it was told when it was recorded."""

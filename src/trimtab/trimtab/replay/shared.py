@@ -11,7 +11,12 @@ import numpy as np
 from trimtab.arm import Arm
 from trimtab.control import ControllerStack
 from trimtab.control.base import Sample
+from trimtab.replay.made import finite_rows
 from trimtab.typing import FloatArray
+
+UNKNOWN, KNOWN, CUT = range(3)
+"""Of the learned part of what was sent: nothing; it is told; a limit cut off some of the sum, and it is what the classical
+torque does not explain."""
 
 
 class SharedController(ControllerStack):
@@ -58,13 +63,33 @@ class SharedController(ControllerStack):
         """What was really sent for this state, its learned part, or the residual before the limits [Nm]; NaN: not known."""
         if self._made is None:
             return  # nothing was commanded
-        if not np.isfinite(torque).all():
+        (part,), (kind,) = self.parts(torque[None], learned[None], applied[None])
+        if kind == UNKNOWN:
             self._stack.applied(*self._made)
-        elif np.isfinite(learned).all():
-            self._stack.applied(torque, learned)
-        elif not np.isfinite(applied).all():
-            self._stack.applied(torque, np.zeros_like(torque))
-        elif (np.abs(torque) < self._limit).all() or self._answer is None:
-            self._stack.applied(torque, applied)
-        else:  # a limit cut off some of it: the learned part is what the classical torque does not explain
-            self._stack.applied(torque, torque - np.minimum(np.maximum(self._answer, -self._limit), self._limit))
+        elif kind == CUT and self._answer is not None:
+            self._stack.applied(torque, torque - self.within_limits(self._answer))
+        else:
+            self._stack.applied(torque, part)
+
+    def parts(self, torque: FloatArray, learned: FloatArray, applied: FloatArray) -> tuple[FloatArray, list[int]]:
+        """Of what was sent for many states, (n, dof) each: how much of it was learned [Nm], and what is known of that."""
+        told, split, added = finite_rows(torque), finite_rows(learned), finite_rows(applied)
+        cut = added & ~split & ~np.asarray((np.abs(torque) < self._limit).all(axis=1))
+        part = np.where(split[:, None], learned, np.where(added[:, None], applied, 0.0))
+        return part, np.where(told, np.where(cut, CUT, KNOWN), UNKNOWN).tolist()
+
+    def pass_by(self, sample: Sample, torque: FloatArray, part: FloatArray, kind: int) -> FloatArray:
+        """The classical torque of a state that no step of a variant is asked about; torque, part: what was sent for it."""
+        classical = self._stack.torque(sample)
+        if kind == KNOWN:
+            self._stack.applied(torque, part)
+        elif kind == CUT:
+            self._stack.applied(torque, torque - self.within_limits(classical))
+        else:
+            self._stack.applied(self.within_limits(classical), 0.0)
+        return classical
+
+    def within_limits(self, torque: FloatArray) -> FloatArray:
+        """Clipped to the arm's torque limits [Nm]."""
+        clipped: FloatArray = np.minimum(np.maximum(torque, -self._limit), self._limit)
+        return clipped

@@ -7,7 +7,8 @@ import numpy as np
 
 from trimtab.arm import Arm
 from trimtab.faults import Level
-from trimtab.replay.playback import Block, Made, finite_rows
+from trimtab.replay.made import Made, finite_rows
+from trimtab.replay.playback import Block
 from trimtab.safety.limits import Limit
 from trimtab.typing import FloatArray
 

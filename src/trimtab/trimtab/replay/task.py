@@ -20,9 +20,11 @@ from trimtab.control.stack import make_controller
 from trimtab.dynamics import RigidBody
 from trimtab.errors import LogError
 from trimtab.names import needs_friction
+from trimtab.realtime import collect_garbage, garbage_kept_out
 from trimtab.reference import Trajectory
 from trimtab.replay.immediacy import Immediacy
-from trimtab.replay.playback import LOOP, Block, Playback, finite_rows
+from trimtab.replay.made import finite_rows
+from trimtab.replay.playback import LOOP, Block, Playback
 from trimtab.replay.prediction import JointSums, Moment, Prediction
 from trimtab.replay.resimulation import resimulate
 from trimtab.replay.tally import Counting, Tally
@@ -195,11 +197,13 @@ class _Replay:
     def run(self) -> BagResult:
         """Through all of the bag."""
         rows = 0
-        for block in self._playback.blocks():
-            self._take(block)
-            rows += len(block.rows)
-            if self._task.limit and rows >= self._task.limit:
-                break
+        with garbage_kept_out():
+            for block in self._playback.blocks():
+                self._take(block)
+                collect_garbage()
+                rows += len(block.rows)
+                if self._task.limit and rows >= self._task.limit:
+                    break
         result, findings = self._result, self._reader.findings
         result.findings = findings.as_dict()
         result.remarks += [*findings.sentences(), *self._playback.refused]

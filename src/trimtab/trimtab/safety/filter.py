@@ -1,6 +1,7 @@
 """The safety filter: classical torque in, residual bounded and judged, torque out. One for simulation, replay and robot."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,24 @@ class Filtered:
     """Bits of `Limit` that fired."""
     doubt: str | None
     """Why the residual must be switched off until a reset; None where there is no reason."""
+
+
+@dataclass(frozen=True)
+class FilterRows:
+    """Many steps of the filter at once, for a replay: what it is given and makes."""
+
+    now: FloatArray
+    """Stamps, (n,) [s]."""
+    dt: FloatArray
+    """Since the step before, (n,) [s]."""
+    given: FloatArray
+    """Classical torque, offer, q, qd, error: (n, 5, dof)."""
+    confidence: FloatArray
+    """Of the offers, (n,); NaN for none."""
+    made: FloatArray
+    """Filled with residual, torque, learned part: (n, 3, dof) [Nm]."""
+    fired: np.ndarray
+    """Filled with the limits that fired, (n,)."""
 
 
 class SafetyFilter:
@@ -175,6 +194,39 @@ class SafetyFilter:
             return Filtered(torque, self._zeros, self._zeros, fired, doubt)
         return Filtered(torque, self._residual.copy(), self._learned.copy(), fired, doubt)
 
+    def apply_rows(self, rows: "FilterRows", first: int, end: int) -> tuple[int, str | None]:
+        """The same for rows `first` to `end`, none after a gap; gives the first that is not done, and a reason for doubt.
+
+        Comes back early behind a row that gave one. A row with a confidence of NaN has no offer; for how long there was
+        none is not watched here.
+        """
+        evidence, row, found = self._evidence, first, kernels.FINE
+        while row < end and found == kernels.FINE:
+            row, found = kernels.bound_rows(
+                self._limits,
+                self._rules,
+                self._now,
+                self._state,
+                evidence.law,
+                evidence.pace,
+                evidence.seen,
+                evidence.score,
+                evidence.lower,
+                rows.given,
+                rows.confidence,
+                rows.dt,
+                rows.made,
+                rows.fired,
+                row,
+                end,
+            )
+            if row < end and found == kernels.FINE:
+                evidence.learn_inertia()
+        heard = np.flatnonzero(~np.isnan(rows.confidence[first:row]))
+        if len(heard):
+            self._heard = float(rows.now[first + heard[-1]])
+        return row, None if found == kernels.FINE else self._reason(found)
+
     def _bound(self, confidence: float, authority: float, dt: float) -> int:
         evidence = self._evidence
         return kernels.bound(
@@ -190,6 +242,27 @@ class SafetyFilter:
         if self._torques.hold(total):
             return total, 0
         return np.minimum(np.maximum(total, -self._limit), self._limit), _TORQUE
+
+    def plain_rows(
+        self, offers: Sequence[Offer | None], now: FloatArray, torque: FloatArray, confidence: FloatArray
+    ) -> np.ndarray:
+        """Which of many offers, for states at `now` (n,) [s], can be taken as they are; the others need a closer look.
+
+        Fills in their torque, (n, dof) [Nm], and confidence, (n,); NaN where there is none or it is not plain.
+        """
+        fits = [one is not None and one.torque.shape == self._zeros.shape for one in offers]
+        there = [one for one, fit in zip(offers, fits, strict=True) if fit and one is not None]
+        torque[...], confidence[...] = math.nan, math.nan
+        plain = np.array(fits)
+        if there:
+            torque[plain] = [one.torque for one in there]
+            confidence[plain] = [one.confidence for one in there]
+            age = np.zeros(len(offers))
+            age[plain] = now[plain] - np.array([one.stamp for one in there])
+            plain &= (np.abs(age) <= self._longest_age) & np.isfinite(torque).all(axis=1)
+            plain &= (confidence >= 0.0) & (confidence <= 1.0)
+            torque[~plain], confidence[~plain] = math.nan, math.nan
+        return plain
 
     def _receive(self, offer: Offer | None, now: float) -> tuple[float, str | None]:
         """Takes in what is offered; gives its confidence, NaN where there is nothing to use, and a reason for doubt."""

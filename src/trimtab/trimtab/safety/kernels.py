@@ -6,6 +6,8 @@ joint, and one with a number per quantity, each in a version that stays and one 
 
 import math
 
+import numpy as np
+
 from trimtab.compiled import compiled
 from trimtab.safety.limits import Limit
 from trimtab.typing import FloatArray
@@ -195,6 +197,45 @@ def bound(
         now[LEARNED, i] = now[TORQUE, i] - classical if over and acts else now[RESIDUAL, i]
     state[FIRED] = fired | (_TORQUE if over else 0)
     return found
+
+
+@compiled
+def bound_rows(
+    limits: FloatArray,
+    rules: FloatArray,
+    now: FloatArray,
+    state: FloatArray,
+    law: FloatArray,
+    pace: FloatArray,
+    seen: FloatArray,
+    score: FloatArray,
+    lower: FloatArray,
+    given: FloatArray,
+    confidence: FloatArray,
+    dt: FloatArray,
+    made: FloatArray,
+    fired: np.ndarray,
+    first: int,
+    end: int,
+) -> tuple[int, int]:
+    """Many steps with full authority, rows `first` to `end`, each preceded by the lesson of the one before.
+
+    given (n, 5, dof): CLASSICAL to ERROR; made (n, 3, dof): RESIDUAL to LEARNED; the others (n,). Gives the first row that
+    is not done and what the last one found. Comes back early where that is not fine, or where the next row needs the mass
+    matrix (see `weigh`).
+    """
+    for row in range(first, end):
+        if not weigh(law, pace, seen, score, lower):
+            return row, FINE
+        now[CLASSICAL : ERROR + 1] = given[row]
+        found = bound(limits, rules, now, state, seen, score, confidence[row], 1.0, dt[row])
+        made[row] = now[RESIDUAL : LEARNED + 1]
+        if state[ACTS] == 0.0:
+            made[row, 0] = made[row, LEARNED - RESIDUAL] = 0.0
+        fired[row] = int(state[FIRED])
+        if found != FINE:
+            return row + 1, found
+    return end, FINE
 
 
 @compiled
