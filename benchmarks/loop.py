@@ -5,6 +5,7 @@ import argparse
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,12 @@ for composed delivery (one process, direct calls) and for a process per node ove
   ping-pong   two bare rclpy processes with the stock executor that send the same two messages to and fro
   floor       pinocchio's rnea and onnxruntime's run on the same model, bare, in a loop of the same pace
   bare loop   a Python loop of the same period with an empty body: what the machine does to any loop
+
+A machine's speed drifts, so a ratio is taken between neighbours in time, and the median of all rounds is told:
+
+  /ping       answer composed, over that of the ping-pong
+  /floor      cycle composed, over the floor
+  /sum        answer over DDS, over the ping-pong's answer and our compute, which is the composed cycle
 
 Then the deadlines that the UR5e's nodes miss at 1 kHz against those of the bare loop, in short turns, with the usual
 scheduling and with SCHED_FIFO where the machine allows it.
@@ -116,8 +123,8 @@ def measure_arm(name: str, rate: float, runner: Runner, rounds: int, folder: Pat
     contract, model = at_rate(name, rate, folder)
     cases: dict[str, tuple[str, dict[str, object]]] = {
         "bare": ("bare_loop", {"rate": rate}),
-        COMPOSED: ("stack", {"arm": contract, "model": model, "delivery": COMPOSED}),
         "floor": ("floor", {"arm": contract, "model": model, "rate": rate}),
+        COMPOSED: ("stack", {"arm": contract, "model": model, "delivery": COMPOSED}),
         "ping": ("ping", {"arm": contract, "rate": rate}),
         PROCESSES: ("stack", {"arm": contract, "model": model, "delivery": PROCESSES}),
     }
@@ -126,7 +133,13 @@ def measure_arm(name: str, rate: float, runner: Runner, rounds: int, folder: Pat
         print(f"{name} at {rate:g} Hz, round {i + 1} of {rounds}", file=sys.stderr, flush=True)
         for key, (case, options) in cases.items():
             rows[key].append(runner.run(case, **options))
-    return {"arm": name, "rate_hz": rate, **{key: median(found) for key, found in rows.items()}}
+    ratios: dict[str, list[float]] = {"ping": [], "floor": [], "sum": []}
+    for floor, composed, ping, processes in zip(rows["floor"], rows[COMPOSED], rows["ping"], rows[PROCESSES], strict=True):
+        cycle, answer = composed["cycle"]["p50"], ping["answer"]["p50"]
+        ratios["ping"].append(composed["answer"]["p50"] / answer)
+        ratios["floor"].append(cycle / floor["libraries"]["p50"])
+        ratios["sum"].append(processes["answer"]["p50"] / (answer + cycle))
+    return {"arm": name, "rate_hz": rate, "ratios": ratios, **{key: median(found) for key, found in rows.items()}}
 
 
 def share(row: Result) -> float:
@@ -134,21 +147,30 @@ def share(row: Result) -> float:
     return 100.0 * float(row["missed"]) / max(1, int(row["cycles"]) + int(row["missed"]))
 
 
+COLUMNS = (("arm", 19), ("Hz", 5), ("ping", 6), ("compos", 7), ("/ping", 6), ("DDS", 6), ("/sum", 6), ("floor", 7)) + (
+    ("compos", 7),
+    ("/floor", 7),
+    ("ping", 7),
+    ("compos", 7),
+    ("DDS", 6),
+    ("bare", 7),
+    ("compos", 7),
+)
+GROUPS = (("", 24), ("answer p50 [us]", 31), ("cycle p50 [us]", 21), ("answer p99 [us]", 20), ("missed [%]", 14))
+
+
 def arms_table(results: list[Result]) -> str:
     """Latency and cycle against their yardsticks."""
-    lines = [
-        "                            answer p50 [us]             cycle p50 [us]            answer p99 [us]      missed [%]",
-        "arm                  Hz  ping  compos  /ping   DDS  floor  compos  /floor   ping  compos     DDS    bare  compos",
-    ]
+    lines = ["".join(f"{name:>{width}}" for name, width in columns) for columns in (GROUPS, COLUMNS)]
     for row in results:
+        typical = {key: statistics.median(found) for key, found in row["ratios"].items()}
         ping, composed, processes, floor = row["ping"]["answer"], row[COMPOSED], row[PROCESSES], row["floor"]["libraries"]
-        lines.append(
-            f"{row['arm']:<19}{row['rate_hz']:>5g} {ping['p50']:>5.0f} {composed['answer']['p50']:>7.0f} "
-            f"{composed['answer']['p50'] / ping['p50']:>6.2f} {processes['answer']['p50']:>5.0f} {floor['p50']:>6.0f} "
-            f"{composed['cycle']['p50']:>7.0f} {composed['cycle']['p50'] / floor['p50']:>7.2f} {ping['p99']:>6.0f} "
-            f"{composed['answer']['p99']:>7.0f} {processes['answer']['p99']:>7.0f} "
-            f"{share(row['bare']):>7.2f} {share(composed):>7.2f}"
-        )
+        cells = [row["arm"], f"{row['rate_hz']:g}", f"{ping['p50']:.0f}", f"{composed['answer']['p50']:.0f}"]
+        cells += [f"{typical['ping']:.2f}", f"{processes['answer']['p50']:.0f}", f"{typical['sum']:.2f}"]
+        cells += [f"{floor['p50']:.0f}", f"{composed['cycle']['p50']:.0f}", f"{typical['floor']:.2f}"]
+        cells += [f"{one['p99']:.0f}" for one in (ping, composed["answer"], processes["answer"])]
+        cells += [f"{share(one):.2f}" for one in (row["bare"], composed)]
+        lines.append("".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells, COLUMNS, strict=True)))
     return "\n".join(lines)
 
 
@@ -243,8 +265,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--arms", default=",".join(arm_names()), help="which (default: %(default)s)")
     parser.add_argument("--only", choices=("arms", "misses", "growth"), help="one of the three parts")
-    parser.add_argument("--seconds", type=float, default=6.0, metavar="S", help="of each case (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=2, metavar="N", help="of the arms' part (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=4.0, metavar="S", help="of each case (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of the arms' part (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=8, metavar="N", help="of the misses' part (default: %(default)s)")
     parser.add_argument("--joints", default="4,7,14,30", help="how many joints (default: %(default)s)")
     parser.add_argument("--robots", default="1,2,4,8", help="how many robots (default: %(default)s)")

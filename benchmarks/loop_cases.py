@@ -28,7 +28,7 @@ from trimtab.timing import ANSWER, CYCLE, NAMES, CycleTimes, Spread, spreads_of
 if TYPE_CHECKING:
     from trimtab_ros.plan import Process
 
-WARM_UP = 3.0  # s before counting starts
+WARM_UP = 2.0  # s before counting starts
 PATIENCE = 60.0  # s until nodes must have found each other
 Result = dict[str, Any]
 

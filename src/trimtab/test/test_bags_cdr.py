@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rosbags.typesys import Stores, get_typestore
 
-from trimtab.bags.cdr import JointStateDecoder, JointStateEncoder
+from trimtab.bags.cdr import JointStateDecoder, JointStateEncoder, JointStateParser, MalformedMessage
 from trimtab.bags.topics import JOINT_STATE
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
@@ -50,6 +50,34 @@ def test_it_reads_what_the_general_decoder_reads(batch: list[bytes]) -> None:
                 np.testing.assert_array_equal(getattr(table, field)[row], getattr(expected, field))
             seen.append(i)
     assert sorted(seen) == list(range(len(batch)))
+
+
+@given(st.lists(messages(), max_size=8))
+def test_one_at_a_time_gives_the_same(stream: list[bytes]) -> None:
+    parser = JointStateParser()
+    for data in [one for one in stream for _ in range(2)]:
+        expected: Any = STORE.deserialize_cdr(data, JOINT_STATE)
+        got = parser.parse(data)
+        assert got.name == tuple(expected.name)
+        assert got.header.stamp == (expected.header.stamp.sec, expected.header.stamp.nanosec)
+        for field in ("position", "velocity", "effort"):
+            np.testing.assert_array_equal(getattr(got, field), getattr(expected, field))
+
+
+@given(messages(), st.integers(0, 2**16), st.integers(0, 255))
+def test_one_that_is_damaged_is_read_as_what_it_is_or_refused(data: bytes, place: int, byte: int) -> None:
+    parser = JointStateParser()
+    parser.parse(data)
+    place %= len(data)
+    damaged = data[:place] + bytes([byte]) + data[place + 1 :]
+    try:
+        got = parser.parse(damaged)
+    except MalformedMessage:
+        return
+    fresh = JointStateParser().parse(damaged)  # what came before has no influence
+    assert (got.header, got.name) == (fresh.header, fresh.name)
+    for field in ("position", "velocity", "effort"):
+        np.testing.assert_array_equal(getattr(got, field), getattr(fresh, field))
 
 
 def test_room_that_a_middleware_leaves_behind_the_content_is_no_damage() -> None:

@@ -77,7 +77,7 @@ class JointOrder:
             self._names = names
         return self._index
 
-    def arrange(self, names: Sequence[str], values: Sequence[float], what: str) -> FloatArray:
+    def arrange(self, names: Sequence[str], values: Sequence[float] | FloatArray, what: str) -> FloatArray:
         """The values, shape (joints,), in the arm's order; refuses wrong lengths and numbers that are not finite."""
         index = self.index(names)
         array = np.asarray(values, dtype=np.float64)

@@ -5,6 +5,7 @@ import signal
 import numpy as np
 import pytest
 from builtin_interfaces.msg import Duration
+from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
@@ -118,6 +119,13 @@ def test_missing_joint(driver):
 
 def test_wrong_length(driver):
     driver.unanswered(driver.message(velocity=[]), "velocity has 0 values for 7 joints")
+
+
+def test_bytes_that_are_no_state_are_dropped_and_told(driver):
+    graph, said = driver.graph, "joint_states: what came is no JointState and was dropped: it ends in the middle"
+    driver.states.publish(serialize_message(driver.message())[:60])
+    graph.until(lambda: said in graph.output("controller"), "a line about the damaged state")
+    assert np.isfinite(driver.answered()).all()  # the next good one is answered: a time-out decides, not a stray packet
 
 
 def test_time_that_goes_backwards(driver):

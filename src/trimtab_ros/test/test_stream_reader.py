@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import JointState
 
 from trimtab_ros.stream_reader import NotForExecutors, StreamReader
@@ -30,7 +31,7 @@ def test_messages_of_all_streams_come_in_a_thread_of_their_own(graph, reader):
     heard, threads = {"a": [], "b": []}, set()
 
     def hear(name, message):
-        heard[name].append(message.name[0])
+        heard[name].append(deserialize_message(message, JointState).name[0])
         threads.add(threading.current_thread().name)
 
     publishers = [subscribe(graph, reader, name, lambda m, name=name: hear(name, m))[1] for name in heard]

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from sensor_msgs.msg import JointState
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from trimtab.arm import load_arm
+from trimtab.bags.cdr import ParsedJointState
 from trimtab.control import Desired, make_controller
 from trimtab.control.friction import load_friction
 from trimtab.dynamics import RigidBody
@@ -228,7 +228,7 @@ class Controller(ManagedNode):
 
     # States and residuals ---------------------------------------------------------------------------------------------
 
-    def _on_state_message(self, message: JointState) -> None:
+    def _on_state_message(self, message: ParsedJointState) -> None:
         if not self.active:
             return
         self.times.begin()
@@ -292,7 +292,7 @@ class Controller(ManagedNode):
             self._tell_fault()
         self._newest = (state, result.desired)
 
-    def _on_residual_message(self, message: JointState) -> None:
+    def _on_residual_message(self, message: ParsedJointState) -> None:
         if not self.active:
             return
         try:

@@ -11,6 +11,7 @@ from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_srvs.srv import Trigger
 
+from trimtab.bags.cdr import JointStateParser, MalformedMessage, ParsedJointState
 from trimtab.errors import TrimtabError
 from trimtab.realtime import keep_garbage_out
 from trimtab.timing import CycleTimes
@@ -178,11 +179,25 @@ class ManagedNode(LifecycleNode):
         if topic.streams:
             group = NotForExecutors()
             subscription = self.create_subscription(topic.type, topic.name, call, topic.qos, callback_group=group)
-            self.streams.add(subscription, call)
+            self.streams.add(subscription, self._parsed(topic.name, call))
             self.keep(self.destroy_subscription, subscription)
             self.keep(self.streams.remove, subscription)  # before that
         else:
             self.keep(self.destroy_subscription, self.create_subscription(topic.type, topic.name, call, topic.qos))
+
+    def _parsed(self, topic: str, callback: Callable[[ParsedJointState], None]) -> Callable[[bytes], None]:
+        """The callback, for bytes. What is no message reaches nobody: as far as the arm goes, it did not come."""
+        parser = JointStateParser()
+
+        def call(data: bytes) -> None:
+            try:
+                message = parser.parse(data)
+            except MalformedMessage as error:
+                self.say("error", f"{topic}: what came is no JointState and was dropped: {error}")
+                return
+            callback(message)
+
+        return call
 
     def publisher(self, topic: Topic, encode: Callable[[Any], Any] = _as_it_is) -> Outlet:
         """What to publish through, until clean-up; encode: from what is published to the message."""

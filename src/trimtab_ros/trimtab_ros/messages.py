@@ -7,7 +7,7 @@ from builtin_interfaces.msg import Duration, Time
 from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
-from trimtab.bags.cdr import JointStateEncoder
+from trimtab.bags.cdr import JointStateEncoder, ParsedJointState, Stamp
 from trimtab.bags.topics import CONFIDENCE, LIVE, RESIDUAL_SUFFIX
 from trimtab.errors import JointNamesError
 from trimtab.joints import JointOrder
@@ -19,7 +19,7 @@ from trimtab_ros.streams import Command, Residual, State
 NANOSECONDS = 1_000_000_000
 
 
-def to_nanoseconds(time: Time | Duration) -> int:
+def to_nanoseconds(time: Time | Duration | Stamp) -> int:
     """A stamp or duration as an integer [ns]."""
     return int(time.sec) * NANOSECONDS + int(time.nanosec)
 
@@ -29,12 +29,12 @@ def to_time(nanoseconds: int) -> Time:
     return Time(sec=nanoseconds // NANOSECONDS, nanosec=nanoseconds % NANOSECONDS)
 
 
-def to_seconds(time: Time | Duration) -> float:
+def to_seconds(time: Time | Duration | Stamp) -> float:
     """A stamp or duration [s]."""
     return to_nanoseconds(time) / NANOSECONDS
 
 
-def state_arrays(message: JointState, order: JointOrder) -> tuple[FloatArray, FloatArray]:
+def state_arrays(message: JointState | ParsedJointState, order: JointOrder) -> tuple[FloatArray, FloatArray]:
     """Position [rad] and velocity [rad/s] in the arm's order; raises if either is missing or not finite."""
     return (
         order.arrange(message.name, message.position, "position"),
@@ -42,7 +42,7 @@ def state_arrays(message: JointState, order: JointOrder) -> tuple[FloatArray, Fl
     )
 
 
-def torque_array(message: JointState, order: JointOrder) -> FloatArray:
+def torque_array(message: JointState | ParsedJointState, order: JointOrder) -> FloatArray:
     """Torque [Nm] in the arm's order; raises if it is missing or not finite."""
     return order.arrange(message.name, message.effort, "effort")
 
@@ -66,7 +66,7 @@ def torque_message(stamp: int, joints: tuple[str, ...], torque: FloatArray) -> J
     return message
 
 
-def classical_array(message: JointState, order: JointOrder) -> FloatArray:
+def classical_array(message: JointState | ParsedJointState, order: JointOrder) -> FloatArray:
     """A command's torque without its learned part, in the arm's order [Nm]."""
     torque = torque_array(message, order)
     parts = dict(zip(message.name, message.effort, strict=True))
@@ -106,7 +106,7 @@ def residual_encoder(joints: tuple[str, ...]) -> Callable[[Residual], bytes]:
     return encode
 
 
-def residual_offer(message: JointState, order: JointOrder) -> tuple[Offer, FloatArray, bool]:
+def residual_offer(message: JointState | ParsedJointState, order: JointOrder) -> tuple[Offer, FloatArray, bool]:
     """The offer, the wanted positions that it was made for [rad], and whether it is meant to act.
 
     Raises where joints or entries are missing. Numbers that are not finite pass: the safety filter says which one it was.

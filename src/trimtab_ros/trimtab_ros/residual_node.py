@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from sensor_msgs.msg import JointState
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from trimtab.arm import load_arm
+from trimtab.bags.cdr import ParsedJointState
 from trimtab.control.base import Desired, Sample
 from trimtab.errors import ReferenceRefused, TrimtabError
 from trimtab.follower import ReferenceFollower
@@ -135,7 +135,7 @@ class Residual(ManagedNode):
     def _on_command(self, command: Command) -> None:
         self._baseline = command.torque if command.learned is None else command.torque - command.learned
 
-    def _on_command_message(self, message: JointState) -> None:
+    def _on_command_message(self, message: ParsedJointState) -> None:
         try:
             self._baseline = classical_array(message, self._order)
         except TrimtabError as error:
@@ -147,7 +147,7 @@ class Residual(ManagedNode):
             self.times.skip()  # what was waited for
             self._answer_message(awaited)
 
-    def _on_state_message(self, message: JointState) -> None:
+    def _on_state_message(self, message: ParsedJointState) -> None:
         if not self.active:
             return
         self.times.begin()

@@ -8,9 +8,9 @@ from time import perf_counter_ns
 from typing import ClassVar
 
 from rosgraph_msgs.msg import Clock
-from sensor_msgs.msg import JointState
 
 from trimtab.arm import load_arm
+from trimtab.bags.cdr import ParsedJointState
 from trimtab.command_gate import CommandGate
 from trimtab.dynamics import RigidBody
 from trimtab.errors import TrimtabError
@@ -158,7 +158,7 @@ class SimBridge(ManagedNode):
         }
         return Status(level, message, values, self.times.take())
 
-    def _on_command_message(self, message: JointState) -> None:
+    def _on_command_message(self, message: ParsedJointState) -> None:
         if not self.active:
             return
         stamp = to_nanoseconds(message.header.stamp)
@@ -194,7 +194,7 @@ class SimBridge(ManagedNode):
                 self.times.answered(perf_counter_ns() - self._sent)
             self._answered.notify_all()
 
-    def _on_residual_message(self, message: JointState) -> None:
+    def _on_residual_message(self, message: ParsedJointState) -> None:
         """Only the first counts: where the arm is first seen is where it is held, so everybody must see the same state."""
         with self._answered:
             self._met = self._met or to_nanoseconds(message.header.stamp) == self._stamp

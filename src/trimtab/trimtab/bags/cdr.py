@@ -2,12 +2,13 @@
 
 A generic decoder takes each message apart by itself, and a generic encoder puts it together piece by piece. Here the layout
 (names, places of the numbers) is found once; then all messages whose other bytes are the same are read as columns of one
-table, and a message is made by filling in its numbers.
+table, one that comes by itself is told by its bytes, and a message is made by filling in its numbers.
 """
 
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -149,6 +150,57 @@ def _columns(layout: Layout, index: np.ndarray, raw: np.ndarray) -> Columns:
         block = np.ascontiguousarray(raw[:, place : place + 8 * count])
         values.append(block.view(f"{order}f8").astype(np.float64) if count else np.empty((len(index), 0)))
     return Columns(layout.names, index, seconds * 1_000_000_000 + rest, *values)
+
+
+class Stamp(NamedTuple):
+    """Of a message."""
+
+    sec: int
+    nanosec: int
+
+
+class Header(NamedTuple):
+    """Of a message; its frame is left out."""
+
+    stamp: Stamp
+
+
+@dataclass(slots=True)
+class ParsedJointState:
+    """A JointState with the names of the message's fields; the numbers are views of its bytes, which nobody can change."""
+
+    header: Header
+    name: tuple[str, ...]
+    position: FloatArray
+    velocity: FloatArray
+    effort: FloatArray
+
+
+class JointStateParser:
+    """Takes the messages of one stream apart, one at a time. The layout is that of the message before, nearly always."""
+
+    def __init__(self) -> None:
+        self._layout: Layout | None = None
+        self._same: tuple[tuple[int, int, bytes], ...] = ()
+        """Places, and bytes that stand there in every message of the layout."""
+
+    def parse(self, data: bytes) -> ParsedJointState:
+        """One message; raises `MalformedMessage`."""
+        layout = self._layout
+        if layout is None or len(data) != layout.length or any(data[a:b] != part for a, b, part in self._same):
+            layout = self._learn(data)
+        stamp = Stamp(*self._stamp.unpack_from(data, _STAMP[0]))
+        numbers = (np.frombuffer(data, self._number, count, place) for place, count in layout.places)
+        return ParsedJointState(Header(stamp), layout.names, *numbers)
+
+    def _learn(self, data: bytes) -> Layout:
+        layout = self._layout = layout_of(data)
+        order = "<" if layout.little else ">"
+        self._stamp, self._number = struct.Struct(f"{order}iI"), np.dtype(f"{order}f8")
+        edges = np.flatnonzero(np.diff(layout.fixed) > 1) + 1
+        parts = ((int(part[0]), int(part[-1]) + 1) for part in np.split(layout.fixed, edges))
+        self._same = tuple((first, end, data[first:end]) for first, end in parts)
+        return layout
 
 
 class JointStateEncoder:
