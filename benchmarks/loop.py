@@ -147,21 +147,20 @@ def share(row: Result) -> float:
     return 100.0 * float(row["missed"]) / max(1, int(row["cycles"]) + int(row["missed"]))
 
 
-COLUMNS = (("arm", 19), ("Hz", 5), ("ping", 6), ("compos", 7), ("/ping", 6), ("DDS", 6), ("/sum", 6), ("floor", 7)) + (
-    ("compos", 7),
-    ("/floor", 7),
-    ("ping", 7),
-    ("compos", 7),
-    ("DDS", 6),
-    ("bare", 7),
-    ("compos", 7),
-)
-GROUPS = (("", 24), ("answer p50 [us]", 31), ("cycle p50 [us]", 21), ("answer p99 [us]", 20), ("missed [%]", 14))
+COLUMNS = ["arm", "Hz", *["ping", "compos", "/ping", "DDS", "/sum"], *["floor", "compos", "/floor"]]
+COLUMNS += [*["ping", "compos", "DDS"], "bare", "compos"]
+WIDTHS = (19, 5, 6, 7, 6, 6, 6, 7, 7, 7, 7, 7, 6, 7, 7)
+GROUPS = f"{'answer p50 [us]':>55}{'cycle p50 [us]':>21}{'answer p99 [us]':>20}{'missed [%]':>14}"
+
+
+def in_columns(cells: list[str]) -> str:
+    """One line of the table."""
+    return "".join(f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True))
 
 
 def arms_table(results: list[Result]) -> str:
     """Latency and cycle against their yardsticks."""
-    lines = ["".join(f"{name:>{width}}" for name, width in columns) for columns in (GROUPS, COLUMNS)]
+    lines = [GROUPS, in_columns(COLUMNS)]
     for row in results:
         typical = {key: statistics.median(found) for key, found in row["ratios"].items()}
         ping, composed, processes, floor = row["ping"]["answer"], row[COMPOSED], row[PROCESSES], row["floor"]["libraries"]
@@ -170,7 +169,7 @@ def arms_table(results: list[Result]) -> str:
         cells += [f"{floor['p50']:.0f}", f"{composed['cycle']['p50']:.0f}", f"{typical['floor']:.2f}"]
         cells += [f"{one['p99']:.0f}" for one in (ping, composed["answer"], processes["answer"])]
         cells += [f"{share(one):.2f}" for one in (row["bare"], composed)]
-        lines.append("".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells, COLUMNS, strict=True)))
+        lines.append(in_columns(cells))
     return "\n".join(lines)
 
 
